@@ -1,0 +1,2 @@
+//! The `gristmill` command.
+fn main() {}

@@ -1,0 +1,185 @@
+//! JSON as it was written: a tree that keeps the spelling of every number and the order of every object.
+//!
+//! Grains, provider traffic and tool arguments must survive a round trip value for value, and a double can't carry
+//! `-0.33660158358122172`, `1.0` against `1`, or integers beyond 64 bits. [`Json`] therefore keeps numbers as text
+//! ([`Number`]) and borrows strings from the input where they hold no escape.
+//!
+//! What lives here: the tree, its parser (on `jiter`'s pull parser), its writers. What doesn't: any knowledge of what the
+//! JSON means; grain JSON is in `grain::json`, provider traffic in the connectors.
+
+mod number;
+mod object;
+mod parse;
+mod write;
+
+use std::borrow::Cow;
+
+pub use number::Number;
+pub use object::Object;
+pub use parse::{DEFAULT_DEPTH_LIMIT, JsonError};
+
+/// One JSON value. Borrows from the text it was parsed from; [`Json::into_owned`] cuts the tie.
+///
+/// Equality is by value: numbers compare as exact decimals (`1.0 == 1`, `1e2 == 100`), objects as sets of members.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Json<'a> {
+    /// `null`
+    #[default]
+    Null,
+    /// `true`, `false`
+    Bool(bool),
+    /// A number with its spelling.
+    Number(Number<'a>),
+    /// A string, unescaped.
+    String(Cow<'a, str>),
+    /// An array.
+    Array(Vec<Json<'a>>),
+    /// An object in the order in which it was written.
+    Object(Object<'a>),
+}
+
+impl<'a> Json<'a> {
+    /// A string value.
+    pub fn string(text: impl Into<Cow<'a, str>>) -> Self {
+        Json::String(text.into())
+    }
+
+    /// True for `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Json::Null)
+    }
+
+    /// The boolean, if this is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Json::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The text, if this is a string.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Json::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, if this is one.
+    pub fn as_number(&self) -> Option<&Number<'a>> {
+        match self {
+            Json::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The number as a signed integer, if it is written as one (no dot, no exponent) and fits.
+    pub fn as_i64(&self) -> Option<i64> {
+        self.as_number().and_then(Number::as_i64)
+    }
+
+    /// The number as an unsigned integer, if it is written as one (no dot, no exponent) and fits.
+    pub fn as_u64(&self) -> Option<u64> {
+        self.as_number().and_then(Number::as_u64)
+    }
+
+    /// The number as a double, if this is a number.
+    pub fn as_f64(&self) -> Option<f64> {
+        self.as_number().map(Number::as_f64)
+    }
+
+    /// The items, if this is an array.
+    pub fn as_array(&self) -> Option<&[Json<'a>]> {
+        match self {
+            Json::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The members, if this is an object.
+    pub fn as_object(&self) -> Option<&Object<'a>> {
+        match self {
+            Json::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// The members, for change, if this is an object.
+    pub fn as_object_mut(&mut self) -> Option<&mut Object<'a>> {
+        match self {
+            Json::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// The member `key`, if this is an object that has one.
+    pub fn get(&self, key: &str) -> Option<&Json<'a>> {
+        self.as_object().and_then(|object| object.get(key))
+    }
+
+    /// What the value is called in messages to people: `null`, `boolean`, `number`, `string`, `array`, `object`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Json::Null => "null",
+            Json::Bool(_) => "boolean",
+            Json::Number(_) => "number",
+            Json::String(_) => "string",
+            Json::Array(_) => "array",
+            Json::Object(_) => "object",
+        }
+    }
+
+    /// The same value, owning all its text.
+    pub fn into_owned(self) -> Json<'static> {
+        match self {
+            Json::Null => Json::Null,
+            Json::Bool(value) => Json::Bool(value),
+            Json::Number(number) => Json::Number(number.into_owned()),
+            Json::String(text) => Json::String(Cow::Owned(text.into_owned())),
+            Json::Array(items) => Json::Array(items.into_iter().map(Json::into_owned).collect()),
+            Json::Object(object) => Json::Object(object.into_owned()),
+        }
+    }
+}
+
+impl<'a> From<&'a str> for Json<'a> {
+    fn from(text: &'a str) -> Self {
+        Json::String(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Json<'_> {
+    fn from(text: String) -> Self {
+        Json::String(Cow::Owned(text))
+    }
+}
+
+impl From<bool> for Json<'_> {
+    fn from(value: bool) -> Self {
+        Json::Bool(value)
+    }
+}
+
+impl From<i64> for Json<'_> {
+    fn from(value: i64) -> Self {
+        Json::Number(value.into())
+    }
+}
+
+impl From<u64> for Json<'_> {
+    fn from(value: u64) -> Self {
+        Json::Number(value.into())
+    }
+}
+
+impl<'a> From<Vec<Json<'a>>> for Json<'a> {
+    fn from(items: Vec<Json<'a>>) -> Self {
+        Json::Array(items)
+    }
+}
+
+impl<'a> From<Object<'a>> for Json<'a> {
+    fn from(object: Object<'a>) -> Self {
+        Json::Object(object)
+    }
+}

@@ -1,0 +1,196 @@
+//! Text to [`Json`], on `jiter`'s pull parser.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use jiter::{Jiter, JiterError, Peek};
+
+use super::{Json, Number, Object};
+
+/// How deep arrays and objects may nest unless the caller says otherwise.
+pub const DEFAULT_DEPTH_LIMIT: usize = 128;
+
+/// From this many members on, repeated keys are looked for with a hash set instead of a scan.
+const HASHED_FROM: usize = 16;
+
+/// Text that isn't JSON, with where and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} at byte {offset} (line {line}, column {column})")]
+pub struct JsonError {
+    /// What is wrong.
+    pub message: String,
+    /// Where, in bytes from the start of the text.
+    pub offset: usize,
+    /// The line of the offset, from 1.
+    pub line: usize,
+    /// The column of the offset in bytes, from 1.
+    pub column: usize,
+}
+
+impl<'a> Json<'a> {
+    /// Parses one JSON value that fills the whole of `text`, nested at most [`DEFAULT_DEPTH_LIMIT`] deep.
+    ///
+    /// A key that stands twice in an object keeps its first place and its last value, as most readers have it.
+    pub fn parse(text: &'a [u8]) -> Result<Json<'a>, JsonError> {
+        Self::parse_with_depth(text, DEFAULT_DEPTH_LIMIT)
+    }
+
+    /// [`Json::parse`] with another limit on nesting.
+    pub fn parse_with_depth(text: &'a [u8], depth_limit: usize) -> Result<Json<'a>, JsonError> {
+        let mut parser = Parser { text, jiter: Jiter::new(text) };
+        let value = parser.any(depth_limit).and_then(|value| {
+            parser.jiter.finish()?;
+            Ok(value)
+        });
+        value.map_err(|fault| parser.error(fault))
+    }
+}
+
+enum Fault {
+    Syntax(Box<JiterError>),
+    Depth,
+}
+
+impl From<JiterError> for Fault {
+    fn from(error: JiterError) -> Self {
+        Fault::Syntax(Box::new(error))
+    }
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    jiter: Jiter<'a>,
+}
+
+impl<'a> Parser<'a> {
+    fn any(&mut self, depth: usize) -> Result<Json<'a>, Fault> {
+        let peek = self.jiter.peek()?;
+        self.value(peek, depth)
+    }
+
+    fn value(&mut self, peek: Peek, depth: usize) -> Result<Json<'a>, Fault> {
+        Ok(match peek {
+            Peek::Null => {
+                self.jiter.known_null()?;
+                Json::Null
+            }
+            Peek::True | Peek::False => Json::Bool(self.jiter.known_bool(peek)?),
+            Peek::String => {
+                let decoded = self.jiter.known_str()?;
+                Json::String(borrowed(self.text, decoded))
+            }
+            Peek::Array => Json::Array(self.array(depth.checked_sub(1).ok_or(Fault::Depth)?)?),
+            Peek::Object => Json::Object(self.object(depth.checked_sub(1).ok_or(Fault::Depth)?)?),
+            _ => {
+                let digits = self.jiter.known_number_bytes(peek)?;
+                let digits = std::str::from_utf8(digits).unwrap_or_default();
+                match borrowed(self.text, digits) {
+                    Cow::Borrowed(text) => Json::Number(Number::from_checked(text)),
+                    Cow::Owned(text) => Json::Number(Number::from_checked(&text).into_owned()),
+                }
+            }
+        })
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Vec<Json<'a>>, Fault> {
+        let mut items = Vec::new();
+        let mut next = self.jiter.known_array()?;
+        while let Some(peek) = next {
+            items.push(self.value(peek, depth)?);
+            next = self.jiter.array_step()?;
+        }
+        Ok(items)
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Object<'a>, Fault> {
+        let mut members: Vec<(Cow<'a, str>, Json<'a>)> = Vec::new();
+        let mut hashed: HashSet<Cow<'a, str>> = HashSet::new();
+        let text = self.text;
+        let mut next = self.jiter.known_object()?.map(|key| borrowed(text, key));
+        while let Some(key) = next {
+            let value = self.any(depth)?;
+            if members.len() == HASHED_FROM {
+                hashed = members.iter().map(|(name, _)| name.clone()).collect();
+            }
+            let repeated = if members.len() < HASHED_FROM {
+                members.iter().any(|(name, _)| *name == key)
+            } else {
+                !hashed.insert(key.clone())
+            };
+            match members.iter_mut().find(|(name, _)| repeated && *name == key) {
+                Some(member) => member.1 = value,
+                None => members.push((key, value)),
+            }
+            next = self.jiter.next_key()?.map(|key| borrowed(text, key));
+        }
+        Ok(Object::from_distinct(members))
+    }
+
+    fn error(&self, fault: Fault) -> JsonError {
+        let (message, offset) = match fault {
+            Fault::Syntax(error) => (error.error_type.to_string(), error.index),
+            Fault::Depth => ("nested too deeply".to_owned(), self.jiter.current_index()),
+        };
+        let place = self.jiter.error_position(offset.min(self.text.len()));
+        JsonError { message, offset, line: place.line, column: place.column }
+    }
+}
+
+/// `decoded` as a slice of `text` if the decoder didn't have to copy it, else a copy.
+fn borrowed<'a>(text: &'a [u8], decoded: &str) -> Cow<'a, str> {
+    let start = (decoded.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+    let slice = text.get(start..start.wrapping_add(decoded.len()));
+    match slice.filter(|_| !decoded.is_empty()).map(std::str::from_utf8) {
+        Some(Ok(slice)) => Cow::Borrowed(slice),
+        _ if decoded.is_empty() => Cow::Borrowed(""),
+        _ => Cow::Owned(decoded.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Json<'_>, JsonError> {
+        Json::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn strings_without_escapes_are_borrowed() {
+        let Json::Array(items) = parse(r#"["plain", "a\u00e9b", ""]"#).unwrap() else { panic!() };
+        assert!(matches!(&items[0], Json::String(Cow::Borrowed("plain"))));
+        assert!(matches!(&items[1], Json::String(Cow::Owned(text)) if text == "aéb"));
+        assert_eq!(items[2].as_str(), Some(""));
+    }
+
+    #[test]
+    fn a_repeated_key_keeps_its_first_place_and_last_value() {
+        for filler in [0, 40] {
+            let mut text = String::from(r#"{"a":1,"b":2"#);
+            (0..filler).for_each(|n| text.push_str(&format!(r#","k{n}":0"#)));
+            text.push_str(r#","a":3}"#);
+            let value = parse(&text).unwrap();
+            assert_eq!(value.as_object().unwrap().len(), filler + 2);
+            assert_eq!(value.get("a").and_then(Json::as_i64), Some(3));
+            assert_eq!(value.as_object().unwrap().keys().next(), Some("a"));
+        }
+    }
+
+    #[test]
+    fn faults_name_their_place() {
+        let error = parse("{\"a\": 1,\n \"b\": nope}").unwrap_err();
+        assert_eq!((error.line, error.offset > 9), (2, true), "{error}");
+        for text in ["", "[1,]", "{\"a\" 1}", "[1] 2", "\"\u{1}\"", "01", "[", "\"\\ud800\""] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+        assert!(Json::parse(b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn nesting_is_limited_at_below_and_above() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(Json::parse_with_depth(nested(8).as_bytes(), 8).is_ok());
+        assert!(Json::parse_with_depth(nested(9).as_bytes(), 8).is_err());
+        assert!(parse(&nested(1_000_000)).is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! [`Json`] to text.
+
+use std::fmt;
+
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+
+use super::{Json, Object};
+
+impl Json<'_> {
+    /// Appends the value as compact JSON, numbers as they were written, members in their order.
+    pub fn write(&self, out: &mut String) {
+        match self {
+            Json::Null => out.push_str("null"),
+            Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            Json::Number(number) => out.push_str(number.as_str()),
+            Json::String(text) => write_string(text, out),
+            Json::Array(items) => {
+                out.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    if at > 0 {
+                        out.push(',');
+                    }
+                    item.write(out);
+                }
+                out.push(']');
+            }
+            Json::Object(object) => write_members(object.iter(), out, Json::write),
+        }
+    }
+
+    /// Appends the value as canonical JSON: compact, members sorted by the bytes of their keys at every level.
+    pub fn write_canonical(&self, out: &mut String) {
+        match self {
+            Json::Array(items) => {
+                out.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    if at > 0 {
+                        out.push(',');
+                    }
+                    item.write_canonical(out);
+                }
+                out.push(']');
+            }
+            Json::Object(object) => {
+                let mut members: Vec<_> = object.iter().collect();
+                members.sort_unstable_by_key(|(key, _)| *key);
+                write_members(members.into_iter(), out, Json::write_canonical);
+            }
+            scalar => scalar.write(out),
+        }
+    }
+
+    /// [`Json::write_canonical`] into a new string.
+    pub fn to_canonical_string(&self) -> String {
+        let mut out = String::new();
+        self.write_canonical(&mut out);
+        out
+    }
+}
+
+fn write_members<'a, 'j: 'a>(
+    members: impl Iterator<Item = (&'a str, &'a Json<'j>)>,
+    out: &mut String,
+    write: fn(&Json<'j>, &mut String),
+) {
+    out.push('{');
+    for (at, (key, value)) in members.enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        write_string(key, out);
+        out.push(':');
+        write(value, out);
+    }
+    out.push('}');
+}
+
+/// Appends `text` as a JSON string: only what JSON demands is escaped, so non-ASCII text stays readable.
+pub fn write_string(text: &str, out: &mut String) {
+    out.push('"');
+    let mut plain = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let escape = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            0x08 => "\\b",
+            0x0c => "\\f",
+            0..=0x1f => "",
+            _ => continue,
+        };
+        out.push_str(&text[plain..at]);
+        if escape.is_empty() {
+            out.push_str(&format!("\\u{byte:04x}"));
+        } else {
+            out.push_str(escape);
+        }
+        plain = at + 1;
+    }
+    out.push_str(&text[plain..]);
+    out.push('"');
+}
+
+impl fmt::Display for Json<'_> {
+    /// Compact JSON, as [`Json::write`] has it.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = String::new();
+        self.write(&mut out);
+        formatter.write_str(&out)
+    }
+}
+
+impl Serialize for Json<'_> {
+    /// Into `serde_json` the text goes as it is, numbers included.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Json::Null => serializer.serialize_unit(),
+            Json::Bool(value) => serializer.serialize_bool(*value),
+            Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+                (Some(value), _) => serializer.serialize_i64(value),
+                (_, Some(value)) => serializer.serialize_u64(value),
+                // The spelling survives only as raw JSON text.
+                _ => serde_json::value::RawValue::from_string(number.as_str().to_owned())
+                    .map_err(serde::ser::Error::custom)?
+                    .serialize(serializer),
+            },
+            Json::String(text) => serializer.serialize_str(text),
+            Json::Array(items) => {
+                let mut sequence = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    sequence.serialize_element(item)?;
+                }
+                sequence.end()
+            }
+            Json::Object(object) => object.serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.len()))?;
+        for (key, value) in self.iter() {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_comes_back_as_it_went_in() {
+        let text = r#"{"z":-0.33660158358122172,"a":[1.0,1,18446744073709551617,1E+2],"é":"\"\\\n\t\u0001é😀","e":{},"n":null,"t":true}"#;
+        assert_eq!(Json::parse(text.as_bytes()).unwrap().to_string(), text);
+        assert_eq!(serde_json::to_string(&Json::parse(text.as_bytes()).unwrap()).unwrap(), text);
+    }
+
+    #[test]
+    fn canonical_text_sorts_members_at_every_level() {
+        let value = Json::parse(br#"{"b":{"z":1,"a":2},"a":[{"d":1,"c":2}],"Z":0}"#).unwrap();
+        assert_eq!(value.to_canonical_string(), r#"{"Z":0,"a":[{"c":2,"d":1}],"b":{"a":2,"z":1}}"#);
+    }
+}
