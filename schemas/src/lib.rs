@@ -2,6 +2,17 @@
 //!
 //! | module | what it answers |
 //! |---|---|
+//! | [`address`] | what is a grain called, and is this blob the one that is called so? |
+//! | [`grain`] | what does a blob say, and what is the one blob of a grain? |
 //! | [`json`] | how is JSON kept as it was written? |
+//! | [`error`] | what is wrong, by which code of the specification, and where? |
+//!
+//! Section numbers (§) are those of the Open Memory Specification 1.3.
 
+pub mod address;
+mod compression;
+pub mod container;
+pub mod error;
+pub mod grain;
 pub mod json;
+pub mod sign;

@@ -4,6 +4,7 @@
 //! says whether it knows the shape. What lives here: the frame and the report. What doesn't: any implementation; a
 //! family module only translates a case into calls of the public libraries.
 
+mod oms;
 mod report;
 
 use std::fs;
@@ -24,7 +25,7 @@ pub struct CaseFile<'a> {
 /// Runs the cases of one family, if the file is one of it; answers whether it was.
 type Family = fn(&CaseFile, &mut Report) -> bool;
 
-const FAMILIES: &[Family] = &[];
+const FAMILIES: &[Family] = &[oms::run];
 
 /// Runs every case of the file at `path`.
 ///

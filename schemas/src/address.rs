@@ -1,0 +1,152 @@
+//! Content addresses: the SHA-256 of a blob's bytes (§5).
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::error::{ErrorCode, GrainError};
+
+/// The identity of a grain: SHA-256 over its complete blob, written as 64 lowercase hex digits.
+///
+/// `==` takes the same time wherever two addresses first differ (§20.4). Ordering and hashing don't: they serve sorting and
+/// look-up of addresses that are no secret, never the proof that a blob is intact.
+#[derive(Clone, Copy, Eq, PartialOrd, Ord)]
+pub struct ContentAddress([u8; 32]);
+
+impl ContentAddress {
+    /// The length of the written form in characters.
+    pub const TEXT_LENGTH: usize = 64;
+
+    /// The address of `blob`.
+    pub fn of(blob: &[u8]) -> Self {
+        ContentAddress(Sha256::digest(blob).into())
+    }
+
+    /// Wraps a digest that was computed elsewhere.
+    pub const fn from_digest(digest: [u8; 32]) -> Self {
+        ContentAddress(digest)
+    }
+
+    /// The digest.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Proves that `blob` is what this address names.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Integrity`] if it isn't.
+    pub fn verify(&self, blob: &[u8]) -> Result<(), GrainError> {
+        let found = ContentAddress::of(blob);
+        if *self == found {
+            return Ok(());
+        }
+        Err(GrainError::new(ErrorCode::Integrity, format!("the blob hashes to {found}, not to {self}")))
+    }
+
+    /// Writes the 64 hex digits into `text` and answers them as a string, without allocating.
+    pub fn write_hex<'a>(&self, text: &'a mut [u8; Self::TEXT_LENGTH]) -> &'a str {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 0xf)];
+        }
+        std::str::from_utf8(text).unwrap_or_default()
+    }
+}
+
+impl PartialEq for ContentAddress {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl std::hash::Hash for ContentAddress {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl FromStr for ContentAddress {
+    type Err = GrainError;
+
+    /// Exactly 64 lowercase hex digits; upper case is refused (§5).
+    fn from_str(text: &str) -> Result<Self, GrainError> {
+        if text.chars().count() != Self::TEXT_LENGTH {
+            let message = format!("a content address has 64 hex digits, this has {} characters", text.chars().count());
+            return Err(GrainError::new(ErrorCode::HashLength, message));
+        }
+        let mut digest = [0; 32];
+        let bytes = text.as_bytes();
+        for (at, pair) in bytes.chunks(2).enumerate() {
+            let (high, low) = (digit(pair, 0), digit(pair, 1));
+            match (high, low, digest.get_mut(at)) {
+                (Some(high), Some(low), Some(byte)) => *byte = high << 4 | low,
+                _ => {
+                    let message = "a content address has only the digits 0-9 and a-f";
+                    let wrong = 2 * at + usize::from(high.is_some());
+                    return Err(GrainError::new(ErrorCode::HashFormat, message).at(wrong));
+                }
+            }
+        }
+        Ok(ContentAddress(digest))
+    }
+}
+
+fn digit(pair: &[u8], at: usize) -> Option<u8> {
+    match pair.get(at)? {
+        byte @ b'0'..=b'9' => Some(byte - b'0'),
+        byte @ b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+impl fmt::Display for ContentAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.write_hex(&mut [0; Self::TEXT_LENGTH]))
+    }
+}
+
+impl fmt::Debug for ContentAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ContentAddress({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "3288d0d41cf49a1d428e404f0b6a6fe60388be9536937557f6139b813d53a520";
+
+    fn code(text: &str) -> ErrorCode {
+        text.parse::<ContentAddress>().unwrap_err().code
+    }
+
+    #[test]
+    fn an_address_reads_back_as_it_is_written() {
+        let address: ContentAddress = TEXT.parse().unwrap();
+        assert_eq!(address.to_string(), TEXT);
+        assert_eq!(ContentAddress::from_digest(*address.as_bytes()), address);
+    }
+
+    #[test]
+    fn anything_but_64_lowercase_hex_digits_is_refused_with_its_code() {
+        assert_eq!(code(&TEXT[1..]), ErrorCode::HashLength);
+        assert_eq!(code(&format!("{TEXT}0")), ErrorCode::HashLength);
+        assert_eq!(code(""), ErrorCode::HashLength);
+        assert_eq!(code(&TEXT.to_uppercase()), ErrorCode::HashFormat);
+        assert_eq!(code(&TEXT.replace('0', "g")), ErrorCode::HashFormat);
+        assert_eq!(code(&"é".repeat(64)), ErrorCode::HashFormat);
+        assert_eq!(code(&"é".repeat(32)), ErrorCode::HashLength);
+    }
+
+    #[test]
+    fn a_blob_is_proven_by_its_address_alone() {
+        let address = ContentAddress::of(b"grain");
+        assert!(address.verify(b"grain").is_ok());
+        assert_eq!(address.verify(b"grein").unwrap_err().code, ErrorCode::Integrity);
+    }
+}

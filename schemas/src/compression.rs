@@ -1,0 +1,102 @@
+//! Decompression that can't be bombed: one frame, nothing after it, never more than a limit.
+
+use std::io::Read;
+
+use zstd::zstd_safe;
+
+use crate::error::GrainError;
+
+/// How zstd frames begin.
+pub(crate) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// How lz4 frames begin.
+pub(crate) const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+
+/// How many of the first bytes are the zstd frame that begins there.
+pub(crate) fn zstd_frame_length(bytes: &[u8]) -> Result<usize, GrainError> {
+    match zstd_safe::find_frame_compressed_size(bytes) {
+        Ok(length) if length <= bytes.len() => Ok(length),
+        _ => Err(GrainError::corrupt(0, "not a whole zstd frame")),
+    }
+}
+
+/// Decompresses the one zstd frame that `bytes` are, to at most `limit` bytes. Bytes after the frame are refused: they would
+/// give the same content another address.
+pub(crate) fn decompress_zstd(bytes: &[u8], limit: usize) -> Result<Vec<u8>, GrainError> {
+    if zstd_frame_length(bytes)? != bytes.len() {
+        return Err(GrainError::corrupt(0, "bytes follow the zstd frame"));
+    }
+    let declared = zstd_safe::get_frame_content_size(bytes).ok().flatten();
+    match declared {
+        Some(size) if size > limit as u64 => Err(too_large(limit)),
+        Some(size) => zstd::bulk::decompress(bytes, size as usize).map_err(|error| damaged("zstd", error)),
+        None => {
+            let decoder = zstd::stream::read::Decoder::with_buffer(bytes).map_err(|error| damaged("zstd", error))?;
+            read_bounded(decoder.single_frame(), limit, "zstd")
+        }
+    }
+}
+
+/// Decompresses the lz4 frame that `bytes` begin with, to at most `limit` bytes; answers how many bytes the frame has too.
+pub(crate) fn decompress_lz4(bytes: &[u8], limit: usize) -> Result<(Vec<u8>, usize), GrainError> {
+    let mut rest = bytes;
+    let content = read_bounded(lz4_flex::frame::FrameDecoder::new(&mut rest), limit, "lz4")?;
+    Ok((content, bytes.len() - rest.len()))
+}
+
+fn read_bounded(reader: impl Read, limit: usize, codec: &str) -> Result<Vec<u8>, GrainError> {
+    let mut content = Vec::new();
+    reader.take(limit as u64 + 1).read_to_end(&mut content).map_err(|error| damaged(codec, error))?;
+    if content.len() > limit {
+        return Err(too_large(limit));
+    }
+    Ok(content)
+}
+
+fn damaged(codec: &str, error: std::io::Error) -> GrainError {
+    GrainError::corrupt(0, format!("damaged {codec} data: {error}"))
+}
+
+fn too_large(limit: usize) -> GrainError {
+    GrainError::corrupt(0, format!("decompresses to more than the limit of {limit} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lz4(content: &[u8]) -> Vec<u8> {
+        let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        std::io::Write::write_all(&mut encoder, content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn the_limit_holds_at_below_and_above() {
+        let content = vec![7; 10_000];
+        let sized = zstd::bulk::compress(&content, 3).unwrap();
+        let mut unsized_frame = Vec::new();
+        zstd::stream::copy_encode(&content[..], &mut unsized_frame, 3).unwrap();
+        for frame in [&sized, &unsized_frame] {
+            assert_eq!(decompress_zstd(frame, 10_000).unwrap(), content);
+            assert!(decompress_zstd(frame, 9_999).is_err());
+            assert!(decompress_zstd(frame, 10_001).is_ok());
+        }
+        let frame = lz4(&content);
+        assert_eq!(decompress_lz4(&frame, 10_000).unwrap(), (content, frame.len()));
+        assert!(decompress_lz4(&frame, 9_999).is_err());
+    }
+
+    #[test]
+    fn bytes_after_a_frame_are_refused_or_left() {
+        let mut frame = zstd::bulk::compress(b"grain", 3).unwrap();
+        let length = frame.len();
+        frame.extend(b"tail");
+        assert_eq!(zstd_frame_length(&frame).unwrap(), length);
+        assert!(decompress_zstd(&frame, 100).is_err());
+        let mut frame = lz4(b"grain");
+        let length = frame.len();
+        frame.extend(b"tail");
+        assert_eq!(decompress_lz4(&frame, 100).unwrap(), (b"grain".to_vec(), length));
+    }
+}

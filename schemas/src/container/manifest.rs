@@ -1,0 +1,127 @@
+//! The index manifest: lifecycle state that travels with a container (§11.7).
+
+use std::collections::BTreeMap;
+
+use crate::address::ContentAddress;
+use crate::error::{ErrorCode, GrainError};
+use crate::grain::{Encoding, RawValue, Value, read_map, write_value};
+
+/// What a reviewer found (§6.1 `verification_status`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum VerificationStatus {
+    /// Not reviewed yet.
+    #[default]
+    Unverified,
+    /// Confirmed.
+    Verified,
+    /// Disputed.
+    Contested,
+    /// Withdrawn.
+    Retracted,
+}
+
+impl VerificationStatus {
+    const ALL: [VerificationStatus; 4] = [
+        VerificationStatus::Unverified,
+        VerificationStatus::Verified,
+        VerificationStatus::Contested,
+        VerificationStatus::Retracted,
+    ];
+
+    /// The specification's word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            VerificationStatus::Unverified => "unverified",
+            VerificationStatus::Verified => "verified",
+            VerificationStatus::Contested => "contested",
+            VerificationStatus::Retracted => "retracted",
+        }
+    }
+
+    /// The status of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+}
+
+/// The index-layer fields of one grain (§28.3). Absent means default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IndexState {
+    /// `sb`: the grain that superseded this one. Portable.
+    pub superseded_by: Option<ContentAddress>,
+    /// `svt`: when it stopped being current, in milliseconds since 1970. Portable.
+    pub system_valid_to: Option<i64>,
+    /// `vstatus`. Portable.
+    pub verification_status: Option<VerificationStatus>,
+    /// `ac`: how often it was retrieved. Local to the store that counted.
+    pub access_count: Option<u64>,
+    /// `laa`: when it was last retrieved, in milliseconds since 1970. Local.
+    pub last_accessed_at: Option<i64>,
+}
+
+/// Index-layer state by address.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Manifest {
+    /// The entries, in the order of their addresses.
+    pub entries: BTreeMap<ContentAddress, IndexState>,
+}
+
+impl Manifest {
+    /// Reads a manifest, in either encoding. Keys of an entry that aren't known are passed over.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotMap`], [`ErrorCode::HashFormat`] or [`ErrorCode::HashLength`] for a key that is no address,
+    /// [`ErrorCode::Schema`] for a field of the wrong kind, [`ErrorCode::Corrupt`].
+    pub fn read(bytes: &[u8]) -> Result<Manifest, GrainError> {
+        let mut entries = BTreeMap::new();
+        for (key, value) in read_map(bytes)?.entries() {
+            entries.insert(key.parse()?, read_state(&value)?);
+        }
+        Ok(Manifest { entries })
+    }
+
+    /// The manifest's canonical bytes.
+    ///
+    /// # Errors
+    /// None that a manifest of this type can cause; those of encoding are passed on.
+    pub fn write(&self, encoding: Encoding) -> Result<Vec<u8>, GrainError> {
+        let entry = |(address, state): (&ContentAddress, &IndexState)| (address.to_string().into(), state_value(state));
+        write_value(&Value::Map(self.entries.iter().map(entry).collect()), encoding)
+    }
+}
+
+fn read_state(value: &RawValue<'_>) -> Result<IndexState, GrainError> {
+    let wrong = |key: &str, expected: &str| {
+        GrainError::new(ErrorCode::Schema, format!("`{key}` of a manifest entry must be {expected}"))
+    };
+    let mut state = IndexState::default();
+    for (key, value) in value.as_map().ok_or_else(|| wrong("an entry", "a map"))? {
+        match key {
+            "sb" => state.superseded_by = Some(value.as_text().ok_or_else(|| wrong(key, "an address"))?.parse()?),
+            "svt" => state.system_valid_to = Some(value.as_int().ok_or_else(|| wrong(key, "an integer"))?),
+            "laa" => state.last_accessed_at = Some(value.as_int().ok_or_else(|| wrong(key, "an integer"))?),
+            "ac" => {
+                let count = value.as_int().and_then(|count| u64::try_from(count).ok());
+                state.access_count = Some(count.ok_or_else(|| wrong(key, "a count"))?);
+            }
+            "vstatus" => {
+                let status = value.as_text().and_then(VerificationStatus::from_name);
+                let expected = "one of unverified, verified, contested, retracted";
+                state.verification_status = Some(status.ok_or_else(|| wrong(key, expected))?);
+            }
+            _ => {}
+        }
+    }
+    Ok(state)
+}
+
+fn state_value(state: &IndexState) -> Value {
+    let fields = [
+        ("sb", state.superseded_by.map(|address| Value::from(address.to_string()))),
+        ("svt", state.system_valid_to.map(Value::from)),
+        ("vstatus", state.verification_status.map(|status| Value::from(status.name()))),
+        ("ac", state.access_count.map(Value::from)),
+        ("laa", state.last_accessed_at.map(Value::from)),
+    ];
+    Value::Map(fields.into_iter().filter_map(|(key, value)| Some((key.into(), value?))).collect())
+}

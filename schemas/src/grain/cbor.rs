@@ -1,0 +1,261 @@
+//! CBOR, the optional encoding: deterministic bytes out (RFC 8949 §4.2.1), definite-length bytes in (§16.2).
+//!
+//! Indefinite lengths, tags and `undefined` are refused in every mode: no grain needs them, and a reader that doesn't know
+//! them can't be tricked by them.
+
+use std::cmp::Ordering;
+
+use half::f16;
+
+use super::msgpack::sorted_entries;
+use super::token::{Deviation, Reader, Token, check_count, finite, normalize, skip};
+use super::value::{Integer, Value};
+use crate::error::{ErrorCode, GrainError};
+
+/// True if `first`, the first byte of a payload, begins a CBOR map.
+pub(super) fn begins_map(first: u8) -> bool {
+    matches!(first, 0xa0..=0xbf)
+}
+
+/// A cursor over a CBOR payload.
+pub(super) struct CborReader<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    deviation: Option<Deviation>,
+}
+
+impl<'a> CborReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        CborReader { bytes, position: 0, deviation: None }
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], GrainError> {
+        let taken = self.bytes.get(self.position..).and_then(|rest| rest.get(..length));
+        let taken = taken.ok_or_else(|| GrainError::corrupt(self.bytes.len(), "the payload ends inside a value"))?;
+        self.position += length;
+        Ok(taken)
+    }
+
+    fn number(&mut self, width: usize) -> Result<u64, GrainError> {
+        Ok(self.take(width)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    /// The argument of a head whose low five bits are `info`.
+    fn argument(&mut self, info: u8, start: usize) -> Result<u64, GrainError> {
+        let (width, least) = match info {
+            0..=23 => return Ok(u64::from(info)),
+            24 => (1, 24),
+            25 => (2, 1 << 8),
+            26 => (4, 1 << 16),
+            27 => (8, 1 << 32),
+            31 => return Err(GrainError::corrupt(start, "indefinite lengths aren't deterministic CBOR")),
+            _ => return Err(GrainError::corrupt(start, "a reserved CBOR head")),
+        };
+        let argument = self.number(width)?;
+        if argument < least {
+            self.deviates(start, "an integer or length isn't in its smallest form");
+        }
+        Ok(argument)
+    }
+
+    fn count(&mut self, info: u8, start: usize) -> Result<usize, GrainError> {
+        let count = self.argument(info, start)?;
+        check_count(count, self.bytes.len() - self.position, start)
+    }
+
+    fn simple(&mut self, info: u8, start: usize) -> Result<Token<'a>, GrainError> {
+        let (value, width) = match info {
+            20 => return Ok(Token::Bool(false)),
+            21 => return Ok(Token::Bool(true)),
+            22 => return Ok(Token::Nil),
+            25 => (f16::from_bits(self.number(2)? as u16).to_f64(), 2),
+            26 => (f64::from(f32::from_bits(self.number(4)? as u32)), 4),
+            27 => (f64::from_bits(self.number(8)?), 8),
+            _ => return Err(GrainError::corrupt(start, "a CBOR simple value that no grain may hold")),
+        };
+        let value = finite(value, start)?;
+        if float_width(value) < width {
+            self.deviates(start, "a float isn't in its shortest form");
+        }
+        Ok(Token::Float(value))
+    }
+}
+
+impl<'a> Reader<'a> for CborReader<'a> {
+    fn position(&self) -> usize {
+        self.position
+    }
+
+    fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    fn fork(&self, position: usize) -> Self {
+        CborReader { bytes: self.bytes, position, deviation: None }
+    }
+
+    fn deviation(&mut self) -> &mut Option<Deviation> {
+        &mut self.deviation
+    }
+
+    fn key_order(left: &str, right: &str) -> Ordering {
+        encoded_order(left, right)
+    }
+
+    fn token(&mut self) -> Result<Token<'a>, GrainError> {
+        let start = self.position;
+        let &head = self
+            .bytes
+            .get(start)
+            .ok_or_else(|| GrainError::corrupt(start, "the payload ends where a value was expected"))?;
+        self.position += 1;
+        let info = head & 0x1f;
+        match head >> 5 {
+            0 => {
+                let value = self.argument(info, start)?;
+                Ok(i64::try_from(value).map_or(Token::BigInt(value), Token::Int))
+            }
+            1 => match i64::try_from(self.argument(info, start)?) {
+                Ok(value) => Ok(Token::Int(-1 - value)),
+                Err(_) => Err(GrainError::corrupt(start, "an integer is below the range of 64 bits")),
+            },
+            2 => self.count(info, start).and_then(|length| self.take(length)).map(Token::Bytes),
+            3 => {
+                let length = self.count(info, start)?;
+                let bytes = self.take(length)?;
+                Ok(Token::Text(self.text(bytes, start)?))
+            }
+            4 => self.count(info, start).map(Token::Array),
+            5 => self.count(info, start).map(Token::Map),
+            6 => Err(GrainError::corrupt(start, "CBOR tags have no place in a grain")),
+            _ => self.simple(info, start),
+        }
+    }
+}
+
+/// The order of keys by their encoded bytes: the head holds the length, so shorter keys come first.
+fn encoded_order(left: &str, right: &str) -> Ordering {
+    left.len().cmp(&right.len()).then_with(|| left.cmp(right))
+}
+
+/// How many bytes the shortest float that keeps `value` takes after its head.
+fn float_width(value: f64) -> usize {
+    if f16::from_f64(value).to_f64().to_bits() == value.to_bits() {
+        2
+    } else if f64::from(value as f32).to_bits() == value.to_bits() {
+        4
+    } else {
+        8
+    }
+}
+
+/// Appends the deterministic encoding of `value`; errors as for MessagePack.
+pub(super) fn write(value: &Value, out: &mut Vec<u8>) -> Result<(), GrainError> {
+    match value {
+        Value::Nil => out.push(0xf6),
+        Value::Bool(value) => out.push(if *value { 0xf5 } else { 0xf4 }),
+        Value::Int(Integer::Unsigned(value)) => write_head(0, *value, out),
+        Value::Int(Integer::Negative(value)) => write_head(1, (-1 - value).unsigned_abs(), out),
+        Value::Float(value) => write_float(*value, out)?,
+        Value::Text(text) => write_text(&normalize(text)?, out),
+        Value::Bytes(bytes) => {
+            write_head(2, bytes.len() as u64, out);
+            out.extend(bytes);
+        }
+        Value::Array(items) => {
+            write_head(4, items.len() as u64, out);
+            for item in items {
+                write(item, out)?;
+            }
+        }
+        Value::Map(entries) => {
+            let entries = sorted_entries(entries, encoded_order)?;
+            write_head(5, entries.len() as u64, out);
+            for (key, value) in entries {
+                write_text(&key, out);
+                write(value, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    write_head(3, text.len() as u64, out);
+    out.extend(text.as_bytes());
+}
+
+fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
+    let (info, width) = match argument {
+        0..=23 => return out.push(major << 5 | argument as u8),
+        24..=0xff => (24, 1),
+        0x100..=0xffff => (25, 2),
+        0x1_0000..=0xffff_ffff => (26, 4),
+        _ => (27, 8),
+    };
+    out.push(major << 5 | info);
+    out.extend(&argument.to_be_bytes()[8 - width..]);
+}
+
+fn write_float(value: f64, out: &mut Vec<u8>) -> Result<(), GrainError> {
+    if !value.is_finite() {
+        return Err(GrainError::new(ErrorCode::FloatInvalid, "a number is NaN or infinite"));
+    }
+    match float_width(value) {
+        2 => {
+            out.push(0xf9);
+            out.extend(f16::from_f64(value).to_be_bytes());
+        }
+        4 => {
+            out.push(0xfa);
+            out.extend((value as f32).to_be_bytes());
+        }
+        _ => {
+            out.push(0xfb);
+            out.extend(value.to_be_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// Where an item of a CBOR array lies, and its bytes if it is a byte string.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CborItem<'a> {
+    /// The byte after the item, from the start of the array.
+    pub(crate) end: usize,
+    /// Its content, if it is a byte string.
+    pub(crate) bytes: Option<&'a [u8]>,
+}
+
+/// The four items of the CBOR array that fills the whole of `bytes`: the frame of a COSE_Sign1.
+pub(crate) fn cbor_items(bytes: &[u8]) -> Result<[CborItem<'_>; 4], GrainError> {
+    let mut reader = CborReader::new(bytes);
+    let items = four_items(&mut reader)?;
+    if reader.position() != bytes.len() {
+        return Err(GrainError::corrupt(reader.position(), "bytes follow the envelope"));
+    }
+    Ok(items)
+}
+
+/// How many of the first bytes are the envelope (tagged or not) that begins there.
+pub(crate) fn envelope_length(bytes: &[u8]) -> Result<usize, GrainError> {
+    let tag = usize::from(bytes.first() == Some(&0xd2));
+    let mut reader = CborReader::new(bytes.get(tag..).unwrap_or_default());
+    four_items(&mut reader)?;
+    Ok(tag + reader.position())
+}
+
+fn four_items<'a>(reader: &mut CborReader<'a>) -> Result<[CborItem<'a>; 4], GrainError> {
+    if reader.token()? != Token::Array(4) {
+        return Err(GrainError::corrupt(0, "an envelope is a CBOR array of four items"));
+    }
+    let mut items = [CborItem { end: 0, bytes: None }; 4];
+    for item in &mut items {
+        let bytes = match skip(reader)? {
+            Token::Bytes(bytes) => Some(bytes),
+            _ => None,
+        };
+        *item = CborItem { end: reader.position(), bytes };
+    }
+    Ok(items)
+}

@@ -1,0 +1,247 @@
+//! From a payload to a grain: one walk that finds every field where it lies.
+//!
+//! The walk allocates nothing per value; a [`Grain`] can be used again for the next blob so that its lists aren't
+//! allocated again either. Schema rules (§8) are checked in `rules`, called from here.
+
+use super::alias::field_of_alias;
+use super::cbor::CborReader;
+use super::fields::{Access, Field};
+use super::header::{HEADER_LENGTH, Header};
+use super::marks::{Mark, Marks};
+use super::msgpack::MessagePackReader;
+use super::payload::{Encoding, Payload};
+use super::raw::{RawValue, read_raw};
+use super::rules::{self, Rigor};
+use super::token::{Deviation, KeyOrder, NIL_IN_MAP, Reader, Token, read_key};
+use super::types::{GrainType, TypeByte};
+use crate::error::{ErrorCode, GrainError};
+
+/// How much a reader accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Only the one canonical form of each grain.
+    #[default]
+    Strict,
+    /// Whatever can be read without doubt; what isn't canonical is marked.
+    Lenient,
+}
+
+/// A grain that was decoded and checked: its header and its fields where they lie in the payload.
+#[derive(Debug, Clone)]
+pub struct Grain<'a> {
+    header: Header,
+    encoding: Encoding,
+    encrypted: bool,
+    known: Vec<(Field, RawValue<'a>)>,
+    unknown: Vec<(&'a str, RawValue<'a>)>,
+    /// For each field its place in `known`, [`ABSENT`] if it isn't there.
+    places: [u8; Field::COUNT],
+    marks: Marks,
+}
+
+const ABSENT: u8 = u8::MAX;
+const _: () = assert!(Field::COUNT < ABSENT as usize);
+
+impl<'a> Grain<'a> {
+    /// Decodes and checks `payload`. An encrypted payload gives a grain without fields.
+    ///
+    /// # Errors
+    /// The codes of §19 that concern a blob, with the field and the byte (from the start of the blob; for a compressed
+    /// one, of the blob as if its payload weren't).
+    pub fn decode(payload: &'a Payload<'_>, mode: Mode) -> Result<Grain<'a>, GrainError> {
+        let mut grain = Grain::blank(*payload.header());
+        grain.redecode(payload, mode)?;
+        Ok(grain)
+    }
+
+    /// [`Grain::decode`] into a grain that isn't needed any more, so that its memory is used again. After an error the
+    /// grain holds part of the new fields and must not be read.
+    pub fn redecode(&mut self, payload: &'a Payload<'_>, mode: Mode) -> Result<(), GrainError> {
+        let rigor = if mode == Mode::Lenient { Rigor::Lenient } else { Rigor::Read };
+        self.decode_with(payload, mode, rigor)
+    }
+
+    /// [`Grain::redecode`] by the rules for writers where `rigor` says so.
+    pub(super) fn decode_with(&mut self, payload: &'a Payload<'_>, mode: Mode, rigor: Rigor) -> Result<(), GrainError> {
+        self.clear(*payload.header());
+        let Some((bytes, encoding)) = payload.clear() else {
+            self.encrypted = true;
+            return Ok(());
+        };
+        self.encoding = encoding;
+        let deviation = match encoding {
+            Encoding::MessagePack => self.read(MessagePackReader::new(bytes)),
+            Encoding::Cbor => self.read(CborReader::new(bytes)),
+        }
+        .map_err(|error| error.shifted(HEADER_LENGTH))?;
+        if let Some(Deviation { offset, what }) = deviation {
+            if mode == Mode::Strict {
+                return Err(GrainError::corrupt(HEADER_LENGTH + offset, what));
+            }
+            self.marks.insert(Mark::NotCanonical);
+        }
+        self.marks.note(Mark::EncodingFlag, self.header.flags.cbor() != (encoding == Encoding::Cbor));
+        rules::check(self, rigor).map_err(|error| self.locate(error, bytes))
+    }
+
+    /// A grain without fields.
+    pub(super) fn blank(header: Header) -> Grain<'a> {
+        Grain {
+            header,
+            encoding: Encoding::default(),
+            encrypted: false,
+            known: Vec::new(),
+            unknown: Vec::new(),
+            places: [ABSENT; Field::COUNT],
+            marks: Marks::default(),
+        }
+    }
+
+    fn clear(&mut self, header: Header) {
+        self.header = header;
+        self.encrypted = false;
+        self.known.clear();
+        self.unknown.clear();
+        self.places = [ABSENT; Field::COUNT];
+        self.marks = Marks::default();
+    }
+
+    fn read<R: Reader<'a>>(&mut self, mut reader: R) -> Result<Option<Deviation>, GrainError> {
+        let Token::Map(count) = reader.token()? else {
+            return Err(GrainError::new(ErrorCode::NotMap, "the payload must be a map").at(0));
+        };
+        let of = self.header.type_byte.standard();
+        let start = reader.position();
+        let mut order = KeyOrder::new();
+        for _ in 0..count {
+            let offset = reader.position();
+            let key = read_key(&mut reader)?;
+            order.next(&mut reader, key, offset)?;
+            let value_offset = reader.position();
+            match read_raw(&mut reader, self.encoding, 1)? {
+                RawValue::Nil => reader.deviates(value_offset, NIL_IN_MAP),
+                value => self.add(of, key, value, offset)?,
+            }
+        }
+        order.finish(&reader, start, count)?;
+        if reader.position() != reader.bytes().len() {
+            return Err(GrainError::corrupt(reader.position(), "bytes follow the payload"));
+        }
+        Ok(reader.deviation().take())
+    }
+
+    fn add(
+        &mut self,
+        of: Option<GrainType>,
+        key: &'a str,
+        value: RawValue<'a>,
+        offset: usize,
+    ) -> Result<(), GrainError> {
+        let field = match Field::from_short_key(key) {
+            Some(field) => {
+                self.marks.note(Mark::ForeignKey, field == Field::Content && key != field.short_key(of));
+                field
+            }
+            None => match Field::from_name(key).or_else(|| field_of_alias(of, key)) {
+                Some(field) => {
+                    self.marks.insert(Mark::ForeignKey);
+                    field
+                }
+                None => {
+                    self.unknown.push((key, value));
+                    return Ok(());
+                }
+            },
+        };
+        let place = &mut self.places[field as usize];
+        if *place != ABSENT {
+            let message = format!("two keys stand for `{}`, the second is `{key}`", field.name());
+            return Err(GrainError::corrupt(offset, message).field(field.name()));
+        }
+        *place = self.known.len() as u8;
+        self.marks.note(Mark::IndexFields, field.access() == Access::Index);
+        self.known.push((field, value));
+        Ok(())
+    }
+
+    /// Adds to an error about a field the byte where the field's value lies, where that can be told.
+    fn locate(&self, error: GrainError, payload: &[u8]) -> GrainError {
+        let field = error.field.as_deref().and_then(|path| Field::from_name(path.split(['[', '.']).next()?));
+        let slice: Option<&[u8]> = field.and_then(|field| self.get(field)).and_then(|value| match value {
+            RawValue::Text(text) => Some(text.as_bytes()),
+            RawValue::Bytes(bytes) => Some(bytes),
+            RawValue::Array(encoded) | RawValue::Map(encoded) => Some(encoded.bytes()),
+            _ => None,
+        });
+        match slice.map(|slice| (slice.as_ptr() as usize).wrapping_sub(payload.as_ptr() as usize)) {
+            Some(offset) if error.offset.is_none() && offset <= payload.len() => error.at(HEADER_LENGTH + offset),
+            _ => error,
+        }
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// How the payload is really encoded, whatever the header says.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// True if the payload is encrypted, so that no field can be seen.
+    pub fn is_encrypted(&self) -> bool {
+        self.encrypted
+    }
+
+    /// The standard type, if the header's type byte is of one.
+    pub fn grain_type(&self) -> Option<GrainType> {
+        self.header.type_byte.standard()
+    }
+
+    /// The type's name: that of version 1.3 for a known byte, else the payload's own word, else `type_0x..`.
+    pub fn type_name(&self) -> std::borrow::Cow<'a, str> {
+        let TypeByte::Standard(kind) = self.header.type_byte else {
+            let own = self.get(Field::Type).and_then(|value| value.as_text());
+            return match own {
+                Some(own) => own.into(),
+                None => format!("type_0x{:02x}", self.header.type_byte.byte()).into(),
+            };
+        };
+        kind.name().into()
+    }
+
+    /// The value of `field`, if the grain has it.
+    pub fn get(&self, field: Field) -> Option<RawValue<'a>> {
+        self.known.get(usize::from(self.places[field as usize])).map(|(_, value)| *value)
+    }
+
+    /// The text of `field`, if the grain has it as a string.
+    pub fn text(&self, field: Field) -> Option<&'a str> {
+        self.get(field).and_then(|value| value.as_text())
+    }
+
+    /// The fields that the specification names, in the order of the payload's keys.
+    pub fn known(&self) -> &[(Field, RawValue<'a>)] {
+        &self.known
+    }
+
+    /// The entries whose keys the specification doesn't name, in the order of the payload.
+    pub fn unknown(&self) -> &[(&'a str, RawValue<'a>)] {
+        &self.unknown
+    }
+
+    /// What is odd about the grain.
+    pub fn marks(&self) -> Marks {
+        self.marks
+    }
+
+    pub(super) fn marks_mut(&mut self) -> &mut Marks {
+        &mut self.marks
+    }
+
+    /// True if `field` was hidden by selective disclosure (§10): it counts as present where it is required.
+    pub fn is_elided(&self, field: Field) -> bool {
+        self.get(Field::Elided).is_some_and(|elided| elided.get(field.name()).is_some())
+    }
+}

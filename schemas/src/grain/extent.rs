@@ -1,0 +1,79 @@
+//! How far self-delimiting bytes reach, and maps that aren't grains.
+
+use super::cbor::{self, CborReader, envelope_length};
+use super::header::{HEADER_LENGTH, Header, VERSION};
+use super::msgpack::{self, MessagePackReader};
+use super::payload::Encoding;
+use super::raw::{Encoded, RawValue, read_raw};
+use super::token::{Reader, skip};
+use super::value::Value;
+use crate::compression::zstd_frame_length;
+use crate::error::{ErrorCode, GrainError};
+
+/// How many of the first bytes are the delivered grain (a blob or an envelope) that begins there; `None` for an encrypted
+/// blob, whose ciphertext doesn't tell.
+///
+/// # Errors
+/// Those of reading a header; [`ErrorCode::Corrupt`] if the grain isn't whole.
+pub(crate) fn delivered_length(bytes: &[u8]) -> Result<Option<usize>, GrainError> {
+    if bytes.first() != Some(&VERSION) {
+        return envelope_length(bytes).map(Some);
+    }
+    let header = Header::read(bytes)?;
+    if header.flags.encrypted() {
+        return Ok(None);
+    }
+    let payload = bytes.get(HEADER_LENGTH..).unwrap_or_default();
+    let length = if header.flags.compressed() { zstd_frame_length(payload) } else { map_length(payload) };
+    length.map(|length| Some(HEADER_LENGTH + length)).map_err(|error| error.shifted(HEADER_LENGTH))
+}
+
+fn map_length(bytes: &[u8]) -> Result<usize, GrainError> {
+    fn length<'a>(mut reader: impl Reader<'a>) -> Result<usize, GrainError> {
+        skip(&mut reader)?;
+        Ok(reader.position())
+    }
+    match encoding_of(bytes)? {
+        Encoding::MessagePack => length(MessagePackReader::new(bytes)),
+        Encoding::Cbor => length(CborReader::new(bytes)),
+    }
+}
+
+fn encoding_of(bytes: &[u8]) -> Result<Encoding, GrainError> {
+    let encoding = bytes.first().and_then(|first| Encoding::of_map(*first));
+    encoding.ok_or_else(|| GrainError::new(ErrorCode::NotMap, "not a MessagePack or CBOR map").at(0))
+}
+
+/// Reads the map, in either encoding, that fills the whole of `bytes`.
+///
+/// # Errors
+/// [`ErrorCode::NotMap`], [`ErrorCode::Corrupt`], [`ErrorCode::FloatInvalid`].
+pub(crate) fn read_map(bytes: &[u8]) -> Result<Encoded<'_>, GrainError> {
+    fn whole<'a>(mut reader: impl Reader<'a>, encoding: Encoding) -> Result<Encoded<'a>, GrainError> {
+        let value = read_raw(&mut reader, encoding, 0)?;
+        if reader.position() != reader.bytes().len() {
+            return Err(GrainError::corrupt(reader.position(), "bytes follow the map"));
+        }
+        match value {
+            RawValue::Map(encoded) => Ok(encoded),
+            _ => Err(GrainError::new(ErrorCode::NotMap, "not a map").at(0)),
+        }
+    }
+    match encoding_of(bytes)? {
+        Encoding::MessagePack => whole(MessagePackReader::new(bytes), Encoding::MessagePack),
+        Encoding::Cbor => whole(CborReader::new(bytes), Encoding::Cbor),
+    }
+}
+
+/// The canonical bytes of `value` in `encoding`.
+///
+/// # Errors
+/// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`].
+pub(crate) fn write_value(value: &Value, encoding: Encoding) -> Result<Vec<u8>, GrainError> {
+    let mut out = Vec::new();
+    match encoding {
+        Encoding::MessagePack => msgpack::write(value, &mut out)?,
+        Encoding::Cbor => cbor::write(value, &mut out)?,
+    }
+    Ok(out)
+}

@@ -1,0 +1,250 @@
+//! MessagePack, the default encoding: canonical bytes out (§4), any readable bytes in.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use super::token::{Deviation, Reader, Token, check_count, finite, normalize};
+use super::value::{Integer, Value};
+use crate::error::{ErrorCode, GrainError};
+
+/// True if `first`, the first byte of a payload, begins a MessagePack map.
+pub(super) fn begins_map(first: u8) -> bool {
+    matches!(first, 0x80..=0x8f | 0xde | 0xdf)
+}
+
+/// A cursor over a MessagePack payload.
+pub(super) struct MessagePackReader<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    deviation: Option<Deviation>,
+}
+
+impl<'a> MessagePackReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        MessagePackReader { bytes, position: 0, deviation: None }
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], GrainError> {
+        let taken = self.bytes.get(self.position..).and_then(|rest| rest.get(..length));
+        let taken = taken.ok_or_else(|| GrainError::corrupt(self.bytes.len(), "the payload ends inside a value"))?;
+        self.position += length;
+        Ok(taken)
+    }
+
+    /// A big-endian unsigned integer of `width` bytes.
+    fn number(&mut self, width: usize) -> Result<u64, GrainError> {
+        Ok(self.take(width)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    /// A length or count of `width` bytes; `least` is the smallest that needs that width in canonical form.
+    fn length(&mut self, width: usize, least: u64, start: usize) -> Result<usize, GrainError> {
+        let length = self.number(width)?;
+        if length < least {
+            self.deviates(start, "a length isn't in its shortest form");
+        }
+        check_count(length, self.bytes.len() - self.position, start)
+    }
+
+    fn string(&mut self, length: usize, start: usize) -> Result<Token<'a>, GrainError> {
+        let bytes = self.take(length)?;
+        Ok(Token::Text(self.text(bytes, start)?))
+    }
+
+    fn unsigned(&mut self, width: usize, least: u64, start: usize) -> Result<Token<'a>, GrainError> {
+        let value = self.number(width)?;
+        if value < least {
+            self.deviates(start, "an integer isn't in its smallest form");
+        }
+        Ok(i64::try_from(value).map_or(Token::BigInt(value), Token::Int))
+    }
+
+    /// A signed integer of `width` bytes that canonical form uses only below `below`.
+    fn signed(&mut self, width: usize, below: i64, start: usize) -> Result<Token<'a>, GrainError> {
+        let shift = 64 - 8 * width as u32;
+        let value = (self.number(width)? << shift) as i64 >> shift;
+        if value >= below {
+            self.deviates(start, "an integer isn't in its smallest form");
+        }
+        Ok(Token::Int(value))
+    }
+}
+
+impl<'a> Reader<'a> for MessagePackReader<'a> {
+    fn position(&self) -> usize {
+        self.position
+    }
+
+    fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    fn fork(&self, position: usize) -> Self {
+        MessagePackReader { bytes: self.bytes, position, deviation: None }
+    }
+
+    fn deviation(&mut self) -> &mut Option<Deviation> {
+        &mut self.deviation
+    }
+
+    fn key_order(left: &str, right: &str) -> Ordering {
+        left.cmp(right)
+    }
+
+    fn token(&mut self) -> Result<Token<'a>, GrainError> {
+        let start = self.position;
+        let &head = self
+            .bytes
+            .get(start)
+            .ok_or_else(|| GrainError::corrupt(start, "the payload ends where a value was expected"))?;
+        self.position += 1;
+        match head {
+            0x00..=0x7f => Ok(Token::Int(i64::from(head))),
+            0xe0..=0xff => Ok(Token::Int(i64::from(head as i8))),
+            0xa0..=0xbf => self.string(usize::from(head & 0x1f), start),
+            0x80..=0x8f => self.count(u64::from(head & 0x0f), start).map(Token::Map),
+            0x90..=0x9f => self.count(u64::from(head & 0x0f), start).map(Token::Array),
+            0xc0 => Ok(Token::Nil),
+            0xc2 => Ok(Token::Bool(false)),
+            0xc3 => Ok(Token::Bool(true)),
+            0xc4 => self.length(1, 0, start).and_then(|length| self.take(length)).map(Token::Bytes),
+            0xc5 => self.length(2, 1 << 8, start).and_then(|length| self.take(length)).map(Token::Bytes),
+            0xc6 => self.length(4, 1 << 16, start).and_then(|length| self.take(length)).map(Token::Bytes),
+            0xca => {
+                let value = f32::from_bits(self.number(4)? as u32);
+                self.deviates(start, "a number is a single-precision float");
+                finite(f64::from(value), start).map(Token::Float)
+            }
+            0xcb => finite(f64::from_bits(self.number(8)?), start).map(Token::Float),
+            0xcc => self.unsigned(1, 1 << 7, start),
+            0xcd => self.unsigned(2, 1 << 8, start),
+            0xce => self.unsigned(4, 1 << 16, start),
+            0xcf => self.unsigned(8, 1 << 32, start),
+            0xd0 => self.signed(1, -32, start),
+            0xd1 => self.signed(2, i64::from(i8::MIN), start),
+            0xd2 => self.signed(4, i64::from(i16::MIN), start),
+            0xd3 => self.signed(8, i64::from(i32::MIN), start),
+            0xd9 => self.length(1, 32, start).and_then(|length| self.string(length, start)),
+            0xda => self.length(2, 1 << 8, start).and_then(|length| self.string(length, start)),
+            0xdb => self.length(4, 1 << 16, start).and_then(|length| self.string(length, start)),
+            0xdc => self.length(2, 16, start).map(Token::Array),
+            0xdd => self.length(4, 1 << 16, start).map(Token::Array),
+            0xde => self.length(2, 16, start).map(Token::Map),
+            0xdf => self.length(4, 1 << 16, start).map(Token::Map),
+            0xc1 => Err(GrainError::corrupt(start, "0xc1 begins no MessagePack value")),
+            0xc7..=0xc9 | 0xd4..=0xd8 => Err(GrainError::corrupt(start, "extension types have no place in a grain")),
+        }
+    }
+}
+
+impl MessagePackReader<'_> {
+    fn count(&self, count: u64, start: usize) -> Result<usize, GrainError> {
+        check_count(count, self.bytes.len() - self.position, start)
+    }
+}
+
+/// Appends the canonical encoding of `value`.
+///
+/// # Errors
+/// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`] for a byte-order mark or a key that stands twice after normalization.
+pub(super) fn write(value: &Value, out: &mut Vec<u8>) -> Result<(), GrainError> {
+    match value {
+        Value::Nil => out.push(0xc0),
+        Value::Bool(value) => out.push(if *value { 0xc3 } else { 0xc2 }),
+        Value::Int(Integer::Unsigned(value)) => write_unsigned(*value, out),
+        Value::Int(Integer::Negative(value)) => write_negative(*value, out),
+        Value::Float(value) => {
+            if !value.is_finite() {
+                return Err(GrainError::new(ErrorCode::FloatInvalid, "a number is NaN or infinite"));
+            }
+            out.push(0xcb);
+            out.extend(value.to_be_bytes());
+        }
+        Value::Text(text) => write_text(&normalize(text)?, out),
+        Value::Bytes(bytes) => {
+            write_head(bytes.len(), &[(0, 1, 0xc4), (1 << 8, 2, 0xc5), (1 << 16, 4, 0xc6)], out);
+            out.extend(bytes);
+        }
+        Value::Array(items) => {
+            write_small_head(items.len(), 16, 0x90, &[(0, 2, 0xdc), (1 << 16, 4, 0xdd)], out);
+            for item in items {
+                write(item, out)?;
+            }
+        }
+        Value::Map(entries) => {
+            let entries = sorted_entries(entries, |left, right| left.cmp(right))?;
+            write_small_head(entries.len(), 16, 0x80, &[(0, 2, 0xde), (1 << 16, 4, 0xdf)], out);
+            for (key, value) in entries {
+                write_text(&key, out);
+                write(value, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The entries that are to be written: normalized keys in `order`, nulls left out.
+pub(super) fn sorted_entries<'v>(
+    entries: &'v [(Cow<'static, str>, Value)],
+    order: fn(&str, &str) -> Ordering,
+) -> Result<Vec<(Cow<'v, str>, &'v Value)>, GrainError> {
+    let mut sorted = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        if *value != Value::Nil {
+            sorted.push((normalize(key)?, value));
+        }
+    }
+    sorted.sort_by(|(left, _), (right, _)| order(left, right));
+    match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => {
+            let message = format!("the key `{}` stands twice in one map", pair[0].0);
+            Err(GrainError::new(ErrorCode::Corrupt, message))
+        }
+        None => Ok(sorted),
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    write_small_head(text.len(), 32, 0xa0, &[(0, 1, 0xd9), (1 << 8, 2, 0xda), (1 << 16, 4, 0xdb)], out);
+    out.extend(text.as_bytes());
+}
+
+/// A head that holds a length below `limit` in its own byte, else one of `forms`.
+fn write_small_head(length: usize, limit: usize, base: u8, forms: &[(usize, usize, u8)], out: &mut Vec<u8>) {
+    if length < limit {
+        out.push(base | length as u8);
+    } else {
+        write_head(length, forms, out);
+    }
+}
+
+/// The smallest of `forms` (least length, width in bytes, head byte; ascending) that `length` needs.
+fn write_head(length: usize, forms: &[(usize, usize, u8)], out: &mut Vec<u8>) {
+    if let Some((_, width, head)) = forms.iter().rev().find(|(least, _, _)| length >= *least) {
+        out.push(*head);
+        out.extend(&(length as u64).to_be_bytes()[8 - width..]);
+    }
+}
+
+fn write_unsigned(value: u64, out: &mut Vec<u8>) {
+    let (head, width) = match value {
+        0..=0x7f => return out.push(value as u8),
+        0x80..=0xff => (0xcc, 1),
+        0x100..=0xffff => (0xcd, 2),
+        0x1_0000..=0xffff_ffff => (0xce, 4),
+        _ => (0xcf, 8),
+    };
+    out.push(head);
+    out.extend(&value.to_be_bytes()[8 - width..]);
+}
+
+fn write_negative(value: i64, out: &mut Vec<u8>) {
+    let (head, width) = match value {
+        -32.. => return out.push(value as u8),
+        -0x80..-32 => (0xd0, 1),
+        -0x8000..-0x80 => (0xd1, 2),
+        -0x8000_0000..-0x8000 => (0xd2, 4),
+        _ => (0xd3, 8),
+    };
+    out.push(head);
+    out.extend(&value.to_be_bytes()[8 - width..]);
+}

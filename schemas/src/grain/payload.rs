@@ -1,0 +1,113 @@
+//! From a blob to the bytes of its payload: header, decompression, and which encoding the payload really has.
+
+use std::borrow::Cow;
+
+use super::cbor::{self, CborReader};
+use super::header::{HEADER_LENGTH, Header};
+use super::msgpack::{self, MessagePackReader};
+use super::token::Reader;
+use crate::compression::decompress_zstd;
+use crate::error::{ErrorCode, GrainError};
+
+/// How a payload is encoded (§16).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Encoding {
+    /// MessagePack, the default.
+    #[default]
+    MessagePack,
+    /// Deterministic CBOR.
+    Cbor,
+}
+
+impl Encoding {
+    /// `msgpack` or `cbor`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Encoding::MessagePack => "msgpack",
+            Encoding::Cbor => "cbor",
+        }
+    }
+
+    /// The encoding of a map that begins with the byte `first`. No byte begins a map in both; what begins a CBOR map begins
+    /// a short MessagePack string, so CBOR is only believed where something else speaks for it.
+    pub fn of_map(first: u8) -> Option<Encoding> {
+        if msgpack::begins_map(first) {
+            Some(Encoding::MessagePack)
+        } else if cbor::begins_map(first) {
+            Some(Encoding::Cbor)
+        } else {
+            None
+        }
+    }
+
+    /// The encoding that a payload really has, given what the header claims. The widespread lie (the CBOR flag over
+    /// MessagePack) is seen through.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotMap`] if the payload is some other value, [`ErrorCode::Corrupt`] if it is none.
+    fn of_payload(payload: &[u8], claimed: Encoding) -> Result<Encoding, GrainError> {
+        match payload.first().and_then(|first| Encoding::of_map(*first)) {
+            Some(Encoding::MessagePack) => return Ok(Encoding::MessagePack),
+            Some(Encoding::Cbor) if claimed == Encoding::Cbor => return Ok(Encoding::Cbor),
+            _ => {}
+        }
+        match claimed {
+            Encoding::MessagePack => MessagePackReader::new(payload).token()?,
+            Encoding::Cbor => CborReader::new(payload).token()?,
+        };
+        Err(GrainError::new(ErrorCode::NotMap, "the payload must be a MessagePack or CBOR map").at(0))
+    }
+}
+
+/// The most bytes that a compressed payload may decompress to, unless the caller says otherwise: sixteen times the blob
+/// size that the specification recommends for its largest profile (§18.1).
+pub const DEFAULT_PAYLOAD_LIMIT: usize = 16 << 20;
+
+/// A blob opened up to its payload. Borrows the blob's bytes unless they had to be decompressed.
+#[derive(Debug, Clone)]
+pub struct Payload<'a> {
+    header: Header,
+    content: Content<'a>,
+}
+
+#[derive(Debug, Clone)]
+enum Content<'a> {
+    Clear(Cow<'a, [u8]>, Encoding),
+    Encrypted,
+}
+
+impl<'a> Payload<'a> {
+    /// Opens `blob`; a compressed payload may grow to `limit` bytes.
+    ///
+    /// # Errors
+    /// Those of [`Header::read`]; [`ErrorCode::NotMap`] if the payload isn't a map; [`ErrorCode::Corrupt`] if it doesn't
+    /// decompress within the limit.
+    pub fn open(blob: &'a [u8], limit: usize) -> Result<Payload<'a>, GrainError> {
+        let header = Header::read(blob)?;
+        if header.flags.encrypted() {
+            return Ok(Payload { header, content: Content::Encrypted });
+        }
+        let raw = blob.get(HEADER_LENGTH..).unwrap_or_default();
+        let bytes = if header.flags.compressed() {
+            Cow::Owned(decompress_zstd(raw, limit).map_err(|error| error.shifted(HEADER_LENGTH))?)
+        } else {
+            Cow::Borrowed(raw)
+        };
+        let claimed = if header.flags.cbor() { Encoding::Cbor } else { Encoding::MessagePack };
+        let encoding = Encoding::of_payload(&bytes, claimed).map_err(|error| error.shifted(HEADER_LENGTH))?;
+        Ok(Payload { header, content: Content::Clear(bytes, encoding) })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The payload's bytes and their encoding; `None` if they are encrypted.
+    pub fn clear(&self) -> Option<(&[u8], Encoding)> {
+        match &self.content {
+            Content::Clear(bytes, encoding) => Some((bytes, *encoding)),
+            Content::Encrypted => None,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Grain types: the header's type byte and the many names that it has had (§3.1.1, §8).
+
+use std::fmt;
+
+/// One of the ten standard grain types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum GrainType {
+    /// A held claim: subject, relation, object, confidence (§8.1).
+    Belief = 0x01,
+    /// A timestamped occurrence, most often a message (§8.2).
+    Event = 0x02,
+    /// A snapshot of an agent's state (§8.3).
+    State = 0x03,
+    /// A learned sequence of steps (§8.4).
+    Workflow = 0x04,
+    /// A tool invocation or code execution (§8.5, §27.1).
+    Action = 0x05,
+    /// Raw sensory or cognitive input (§8.6).
+    Observation = 0x06,
+    /// An objective with a lifecycle (§8.7).
+    Goal = 0x07,
+    /// An inference and its trace (§8.8).
+    Reasoning = 0x08,
+    /// An agreement of several observers (§8.9).
+    Consensus = 0x09,
+    /// A permission granted or withdrawn (§8.10).
+    Consent = 0x0A,
+}
+
+impl GrainType {
+    /// The ten types in the order of their bytes.
+    pub const ALL: [GrainType; 10] = [
+        GrainType::Belief,
+        GrainType::Event,
+        GrainType::State,
+        GrainType::Workflow,
+        GrainType::Action,
+        GrainType::Observation,
+        GrainType::Goal,
+        GrainType::Reasoning,
+        GrainType::Consensus,
+        GrainType::Consent,
+    ];
+
+    /// The name in version 1.3.
+    pub const fn name(self) -> &'static str {
+        self.names()[0]
+    }
+
+    /// Every name that a published version of the specification gives the type, that of 1.3 first.
+    pub const fn names(self) -> &'static [&'static str] {
+        match self {
+            GrainType::Belief => &["belief", "fact"],
+            GrainType::Event => &["event", "episode"],
+            GrainType::State => &["state", "checkpoint"],
+            GrainType::Workflow => &["workflow"],
+            GrainType::Action => &["action", "tool_call", "tool"],
+            GrainType::Observation => &["observation"],
+            GrainType::Goal => &["goal"],
+            GrainType::Reasoning => &["reasoning"],
+            GrainType::Consensus => &["consensus"],
+            GrainType::Consent => &["consent"],
+        }
+    }
+
+    /// The type that a payload's type string names, in any version's spelling. Case matters.
+    pub fn from_name(name: &str) -> Option<GrainType> {
+        Self::ALL.into_iter().find(|kind| kind.names().contains(&name))
+    }
+}
+
+impl fmt::Display for GrainType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// The third byte of a header, sorted by what it means. The byte decides; type strings in payloads are aliases of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TypeByte {
+    /// One of the ten types, whose schema is known and checked.
+    Standard(GrainType),
+    /// 0x0B–0xEF: a type of a later version, kept as an opaque map.
+    Reserved(u8),
+    /// 0xF0–0xFF: a type of a domain profile, kept as an opaque map.
+    Domain(u8),
+}
+
+/// Types of versions after 1.3 whose names are known, though their schemas aren't checked.
+const LATER_TYPES: [(u8, &str); 3] = [(0x0B, "skill"), (0x0C, "recommendation"), (0x0D, "trigger")];
+
+impl TypeByte {
+    /// Sorts `byte`; `None` for 0x00, which is outside every range.
+    pub fn from_byte(byte: u8) -> Option<TypeByte> {
+        match byte {
+            0 => None,
+            0x0B..=0xEF => Some(TypeByte::Reserved(byte)),
+            0xF0..=0xFF => Some(TypeByte::Domain(byte)),
+            _ => GrainType::ALL.into_iter().find(|kind| *kind as u8 == byte).map(TypeByte::Standard),
+        }
+    }
+
+    /// The byte.
+    pub const fn byte(self) -> u8 {
+        match self {
+            TypeByte::Standard(kind) => kind as u8,
+            TypeByte::Reserved(byte) | TypeByte::Domain(byte) => byte,
+        }
+    }
+
+    /// The standard type, if it is one.
+    pub const fn standard(self) -> Option<GrainType> {
+        match self {
+            TypeByte::Standard(kind) => Some(kind),
+            TypeByte::Reserved(_) | TypeByte::Domain(_) => None,
+        }
+    }
+
+    /// The byte that a type string names: one of the ten types or one of a later version.
+    pub fn from_name(name: &str) -> Option<TypeByte> {
+        let later = || LATER_TYPES.iter().find(|(_, known)| *known == name).map(|(byte, _)| TypeByte::Reserved(*byte));
+        GrainType::from_name(name).map(TypeByte::Standard).or_else(later)
+    }
+
+    /// The name that belongs to the byte, where one does.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            TypeByte::Standard(kind) => Some(kind.name()),
+            TypeByte::Reserved(byte) => LATER_TYPES.iter().find(|(known, _)| *known == byte).map(|(_, name)| *name),
+            TypeByte::Domain(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_leads_to_one_byte_and_every_standard_byte_to_its_name() {
+        for kind in GrainType::ALL {
+            assert_eq!(TypeByte::from_byte(kind as u8), Some(TypeByte::Standard(kind)));
+            for name in kind.names() {
+                assert_eq!(TypeByte::from_name(name), Some(TypeByte::Standard(kind)), "{name}");
+            }
+        }
+        assert_eq!(TypeByte::from_name("skill").map(TypeByte::byte), Some(0x0B));
+        assert_eq!(TypeByte::from_name("Belief"), None);
+        assert_eq!(TypeByte::from_byte(0), None);
+        assert_eq!(TypeByte::from_byte(0x0B), Some(TypeByte::Reserved(0x0B)));
+        assert_eq!(TypeByte::from_byte(0xF0), Some(TypeByte::Domain(0xF0)));
+    }
+}

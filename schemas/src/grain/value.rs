@@ -1,0 +1,87 @@
+//! A payload value as an owned tree: what encoders take and what leaves the zero-copy reader when it must be kept.
+
+use std::borrow::Cow;
+
+/// One value of a payload. Integers and doubles are different values, as they are different bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Null: omitted from maps, kept in arrays (§4.5).
+    Nil,
+    /// A boolean.
+    Bool(bool),
+    /// An integer from `i64::MIN` to `u64::MAX`.
+    Int(Integer),
+    /// A finite double.
+    Float(f64),
+    /// A string.
+    Text(Cow<'static, str>),
+    /// Binary data, for the few fields that need it (§6.1 `trusted_timestamp`, `supersession_auth`).
+    Bytes(Vec<u8>),
+    /// An array.
+    Array(Vec<Value>),
+    /// A map, in any order; encoders sort it.
+    Map(Vec<(Cow<'static, str>, Value)>),
+}
+
+/// An integer that both encodings can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Integer {
+    /// Zero and above.
+    Unsigned(u64),
+    /// Below zero.
+    Negative(i64),
+}
+
+impl From<u64> for Integer {
+    fn from(value: u64) -> Self {
+        Integer::Unsigned(value)
+    }
+}
+
+impl From<i64> for Integer {
+    fn from(value: i64) -> Self {
+        u64::try_from(value).map_or(Integer::Negative(value), Integer::Unsigned)
+    }
+}
+
+impl From<&'static str> for Value {
+    fn from(text: &'static str) -> Self {
+        Value::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::Text(Cow::Owned(text))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Value::Bool(value)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Value::Float(value)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Value::Int(value.into())
+    }
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Value::Int(value.into())
+    }
+}
+
+impl<T: Into<Value>> From<Vec<T>> for Value {
+    fn from(items: Vec<T>) -> Self {
+        Value::Array(items.into_iter().map(Into::into).collect())
+    }
+}
