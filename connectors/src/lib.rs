@@ -1,1 +1,75 @@
-//! connectors
+//! Sources and sinks: where grains and transcripts come from and go to.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`source`] | which files does the user mean, and what are their bytes? |
+//! | [`storage`] | which object store serves this URI? |
+//!
+//! What doesn't live here: the lake's layout (engine), the meaning of bytes (schemas).
+
+pub mod source;
+pub mod storage;
+
+use std::path::PathBuf;
+
+/// Why a source or sink can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectorError {
+    /// Nothing is there.
+    #[error(
+        "nothing found at `{0}`; give a file, a folder, a pattern such as `exports/*.mg`, a URI, or `-` for standard input"
+    )]
+    NotFound(String),
+    /// A pattern that isn't one.
+    #[error("`{pattern}` isn't a valid pattern: {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A URI that no store serves.
+    #[error("`{uri}` can't be used: {reason}; file paths, s3://, gs://, az:// and http(s):// can")]
+    Uri {
+        /// The URI.
+        uri: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The operating system refused.
+    #[error("{what} `{path}`: {cause}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// An object store refused.
+    #[error("{what} `{uri}`: {cause}")]
+    Store {
+        /// What was tried.
+        what: &'static str,
+        /// With which object.
+        uri: String,
+        /// What the store said.
+        #[source]
+        cause: object_store::Error,
+    },
+}
+
+impl ConnectorError {
+    /// Wraps an error of the operating system.
+    pub fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> ConnectorError {
+        let path = path.into();
+        move |cause| ConnectorError::Io { what, path, cause }
+    }
+
+    /// Wraps an error of an object store.
+    pub fn store(what: &'static str, uri: impl Into<String>) -> impl FnOnce(object_store::Error) -> ConnectorError {
+        let uri = uri.into();
+        move |cause| ConnectorError::Store { what, uri, cause }
+    }
+}

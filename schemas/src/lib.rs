@@ -10,6 +10,7 @@
 //! Section numbers (§) are those of the Open Memory Specification 1.3.
 
 pub mod address;
+pub mod columns;
 mod compression;
 pub mod container;
 pub mod error;

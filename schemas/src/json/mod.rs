@@ -17,6 +17,7 @@ use std::borrow::Cow;
 pub use number::Number;
 pub use object::Object;
 pub use parse::{DEFAULT_DEPTH_LIMIT, JsonError};
+pub use write::write_string;
 
 /// One JSON value. Borrows from the text it was parsed from; [`Json::into_owned`] cuts the tie.
 ///

@@ -1,0 +1,77 @@
+//! What kind of input some bytes are.
+
+use gristmill_schemas::container::{Frame, MAGIC, next_frame};
+use gristmill_schemas::grain::{Header, MIN_BLOB_LENGTH, VERSION};
+
+/// A kind of input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SourceKind {
+    /// A `.mg` container.
+    Container,
+    /// A stream of length-prefixed frames.
+    Frames,
+    /// One grain alone: a blob, or an envelope around one.
+    Blob,
+}
+
+impl SourceKind {
+    /// The kind that the first bytes of `bytes` show; `None` if they show none.
+    pub fn detect(bytes: &[u8]) -> Option<SourceKind> {
+        if bytes.starts_with(&MAGIC) {
+            return Some(SourceKind::Container);
+        }
+        if bytes.first() == Some(&VERSION) && Header::read(bytes).is_ok() && !looks_framed(bytes) {
+            return Some(SourceKind::Blob);
+        }
+        if looks_framed(bytes) {
+            return Some(SourceKind::Frames);
+        }
+        matches!(bytes, [0x84, 0x40..=0x5b, ..] | [0xd2, 0x84, ..]).then_some(SourceKind::Blob)
+    }
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SourceKind::Container => "mg",
+            SourceKind::Frames => "frames",
+            SourceKind::Blob => "blob",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<SourceKind> {
+        [SourceKind::Container, SourceKind::Frames, SourceKind::Blob].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// True if the bytes begin with a frame that holds something like a grain, or are an empty stream.
+fn looks_framed(bytes: &[u8]) -> bool {
+    let grain_like =
+        |grain: &[u8]| grain.len() >= MIN_BLOB_LENGTH && matches!(grain.first(), Some(&VERSION | 0x84 | 0xd2));
+    match next_frame(bytes) {
+        Ok(Frame::Grain(grain)) => grain_like(grain),
+        Ok(Frame::End) => bytes.len() == 4,
+        // A first frame that is cut off is still a frame.
+        Ok(Frame::Incomplete(needed)) => bytes.get(4..).is_some_and(|rest| needed > bytes.len() && grain_like(rest)),
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_by_their_first_bytes() {
+        let blob = [1, 0, 1, 0, 0, 0, 0, 0, 0, 0x81, 0xa1, 0x74, 0xa6];
+        let framed = [&(blob.len() as u32).to_be_bytes()[..], &blob, &[0; 4]].concat();
+        assert_eq!(SourceKind::detect(b"MG\x01\0rest"), Some(SourceKind::Container));
+        assert_eq!(SourceKind::detect(&framed), Some(SourceKind::Frames));
+        assert_eq!(SourceKind::detect(&framed[..14]), Some(SourceKind::Frames));
+        assert_eq!(SourceKind::detect(&blob), Some(SourceKind::Blob));
+        assert_eq!(SourceKind::detect(&[0x84, 0x58, 0x5b]), Some(SourceKind::Blob));
+        for other in [&b"{\"a\":1}"[..], b"", b"PK\x03\x04zip", &[0xff; 64], b"SQLite format 3\0"] {
+            assert_eq!(SourceKind::detect(other), None, "{other:?}");
+        }
+    }
+}

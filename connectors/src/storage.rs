@@ -1,0 +1,73 @@
+//! Object stores by URI.
+//!
+//! Credentials and endpoints come from the environment, under the names that the stores' own tools use (`AWS_…`,
+//! `GOOGLE_…`, `AZURE_…`).
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::path::Path;
+use url::Url;
+
+use crate::ConnectorError;
+
+/// An object store and a place in it.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The store.
+    pub store: Arc<dyn ObjectStore>,
+    /// The place.
+    pub path: Path,
+    /// The URI that was asked for.
+    pub url: Url,
+}
+
+/// The store that serves `uri`, which has a scheme.
+///
+/// # Errors
+/// [`ConnectorError::Uri`] if none does or it lacks configuration.
+pub fn place_of(uri: &str) -> Result<Place, ConnectorError> {
+    let fault = |reason: String| ConnectorError::Uri { uri: uri.to_owned(), reason };
+    let url = Url::parse(uri).map_err(|error| fault(error.to_string()))?;
+    let options = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
+    let (store, path) = object_store::parse_url_opts(&url, options).map_err(|error| fault(error.to_string()))?;
+    Ok(Place { store: store.into(), path, url })
+}
+
+/// True if `text` is a URI with a scheme, rather than a path.
+pub fn has_scheme(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, _)| {
+        scheme.len() > 1
+            && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'))
+    })
+}
+
+/// The URL of a file or folder, which need not exist.
+///
+/// # Errors
+/// [`ConnectorError::Io`] if the current folder can't be told.
+pub fn url_of_path(path: &FilePath) -> Result<Url, ConnectorError> {
+    let absolute = std::path::absolute(path).map_err(ConnectorError::io("can't resolve", path))?;
+    Url::from_file_path(&absolute).map_err(|()| ConnectorError::Uri {
+        uri: path.display().to_string(),
+        reason: "not a path that can be written as a URI".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_has_more_than_one_letter() {
+        assert!(has_scheme("s3://bucket/key") && has_scheme("https://example.com/a.mg"));
+        assert!(!has_scheme("C:\\exports") && !has_scheme("exports/a.mg") && !has_scheme("-"));
+    }
+
+    #[test]
+    fn an_unknown_scheme_says_which_are_known() {
+        let error = place_of("gopher://host/file").unwrap_err().to_string();
+        assert!(error.contains("gopher://host/file") && error.contains("s3://"), "{error}");
+    }
+}

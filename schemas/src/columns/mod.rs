@@ -1,0 +1,21 @@
+//! The lake's tables as Arrow schemas, and the projection of a grain into a row of `grains`.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `grains` | which columns has the table `grains`, and where does each come from? |
+//! | `project` | what is the row of this grain? |
+//! | `cell` | how does one value of a payload become a cell of its column? |
+//! | `records` | which columns have `state`, `rejects` and `audit`? |
+
+mod cell;
+mod grains;
+mod project;
+mod records;
+
+pub use cell::write_canonical_json;
+pub use grains::{GRAINS, IdentityColumn, column_of, grains_schema};
+pub use project::{GrainColumns, RowIdentity, SignatureColumn, write_sort_key};
+pub use records::{
+    AuditRow, LifecycleEvent, REJECTS, RejectRow, STATE, StateRow, audit_batch, audit_schema, rejects_batch,
+    rejects_schema, state_batch, state_schema,
+};

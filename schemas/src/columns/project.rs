@@ -1,0 +1,226 @@
+//! The row of a grain.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BinaryBuilder, Int16Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder,
+    TimestampMicrosecondBuilder,
+};
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+
+use super::cell::{ColumnBuilder, instant_builder, list_field};
+use super::grains::{column_of, grains_schema};
+use crate::address::ContentAddress;
+use crate::grain::{Field, Grain};
+use crate::sign::EnvelopeParts;
+
+/// What `signature` says of a grain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SignatureColumn {
+    /// The grain came bare.
+    #[default]
+    None,
+    /// The signer's key verifies it.
+    Valid,
+    /// It doesn't.
+    Invalid,
+    /// The signer's key isn't known.
+    Unverifiable,
+}
+
+impl SignatureColumn {
+    /// The word in the column.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SignatureColumn::None => "none",
+            SignatureColumn::Valid => "valid",
+            SignatureColumn::Invalid => "invalid",
+            SignatureColumn::Unverifiable => "unverifiable",
+        }
+    }
+}
+
+/// What the engine knows about a grain beside its fields.
+#[derive(Debug, Clone, Default)]
+pub struct RowIdentity<'a> {
+    /// The COSE envelope, if the grain came in one.
+    pub envelope: Option<EnvelopeParts<'a>>,
+    /// What the signature is worth.
+    pub signature: SignatureColumn,
+    /// Who signed.
+    pub signer: Option<&'a str>,
+    /// The BLAKE3 of the source, in hex.
+    pub source_id: Option<&'a str>,
+    /// When the run began, in microseconds since 1970.
+    pub ingested_at: i64,
+    /// The grains that this one supersedes.
+    pub supersedes: &'a [ContentAddress],
+}
+
+/// Rows of `grains` that are being built.
+pub struct GrainColumns {
+    rows: usize,
+    identity: Identity,
+    fields: Vec<Option<ColumnBuilder>>,
+}
+
+struct Identity {
+    address: StringBuilder,
+    type_name: StringBuilder,
+    type_byte: Int16Builder,
+    flags: Int16Builder,
+    sensitivity: Int16Builder,
+    encoding: StringBuilder,
+    blob: BinaryBuilder,
+    blob_size: Int64Builder,
+    envelope: BinaryBuilder,
+    signature: StringBuilder,
+    signer: StringBuilder,
+    source_id: StringBuilder,
+    ingested_at: TimestampMicrosecondBuilder,
+    supersedes: ListBuilder<StringBuilder>,
+    marks: ListBuilder<StringBuilder>,
+}
+
+impl GrainColumns {
+    /// No rows, with room for `rows` of `blob_bytes` bytes in all.
+    pub fn with_capacity(rows: usize, blob_bytes: usize) -> Self {
+        let texts = || ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8));
+        let identity = Identity {
+            address: StringBuilder::with_capacity(rows, rows * ContentAddress::TEXT_LENGTH),
+            type_name: StringBuilder::with_capacity(rows, rows * 8),
+            type_byte: Int16Builder::with_capacity(rows),
+            flags: Int16Builder::with_capacity(rows),
+            sensitivity: Int16Builder::with_capacity(rows),
+            encoding: StringBuilder::with_capacity(rows, rows * 8),
+            blob: BinaryBuilder::with_capacity(rows, blob_bytes),
+            blob_size: Int64Builder::with_capacity(rows),
+            envelope: BinaryBuilder::new(),
+            signature: StringBuilder::with_capacity(rows, rows * 4),
+            signer: StringBuilder::new(),
+            source_id: StringBuilder::with_capacity(rows, rows * 64),
+            ingested_at: instant_builder(),
+            supersedes: texts(),
+            marks: texts(),
+        };
+        let fields = Field::ALL.iter().map(|field| column_of(*field).map(|_| ColumnBuilder::new(*field))).collect();
+        GrainColumns { rows: 0, identity, fields }
+    }
+
+    /// How many rows it has.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// True if it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Adds the row of `grain`, whose bytes are `blob`. Costs nothing for fields that the grain doesn't have.
+    pub fn append(&mut self, address: &ContentAddress, blob: &[u8], grain: &Grain<'_>, row: &RowIdentity<'_>) {
+        self.identity.append(address, blob, grain, row);
+        for (field, value) in grain.known() {
+            if let Some(Some(column)) = self.fields.get_mut(*field as usize) {
+                column.set(self.rows, value);
+            }
+        }
+        self.rows += 1;
+    }
+
+    /// The rows as a batch, leaving none.
+    ///
+    /// # Errors
+    /// None that the builders can cause; Arrow's own check is passed on.
+    pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
+        let rows = std::mem::take(&mut self.rows);
+        let mut columns = self.identity.finish(rows);
+        columns.extend(self.fields.iter_mut().flatten().map(|column| column.finish(rows)));
+        RecordBatch::try_new(grains_schema(), columns)
+    }
+}
+
+impl Identity {
+    fn append(&mut self, address: &ContentAddress, blob: &[u8], grain: &Grain<'_>, row: &RowIdentity<'_>) {
+        let header = grain.header();
+        self.address.append_value(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]));
+        self.type_name.append_value(grain.type_name());
+        self.type_byte.append_value(i16::from(header.type_byte.byte()));
+        self.flags.append_value(i16::from(header.flags.byte()));
+        self.sensitivity.append_value(header.flags.sensitivity() as i16);
+        self.encoding.append_option((!grain.is_encrypted()).then(|| grain.encoding().name()));
+        self.blob.append_value(blob);
+        self.blob_size.append_value(blob.len() as i64);
+        match &row.envelope {
+            Some(parts) => {
+                let before = (parts.before.len() as u32).to_be_bytes();
+                self.envelope.append_value([&before[..], &parts.before, &parts.after].concat());
+            }
+            None => self.envelope.append_null(),
+        }
+        self.signature.append_value(row.signature.name());
+        self.signer.append_option(row.signer);
+        self.source_id.append_option(row.source_id);
+        self.ingested_at.append_value(row.ingested_at);
+        for address in row.supersedes {
+            self.supersedes.values().append_value(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]));
+        }
+        self.supersedes.append(!row.supersedes.is_empty());
+        for mark in grain.marks().iter() {
+            self.marks.values().append_value(mark.name());
+        }
+        self.marks.append(!grain.marks().is_empty());
+    }
+
+    /// In the order of [`IdentityColumn`](super::IdentityColumn).
+    fn finish(&mut self, _rows: usize) -> Vec<ArrayRef> {
+        vec![
+            Arc::new(self.address.finish()),
+            Arc::new(self.type_name.finish()),
+            Arc::new(self.type_byte.finish()),
+            Arc::new(self.flags.finish()),
+            Arc::new(self.sensitivity.finish()),
+            Arc::new(self.encoding.finish()),
+            Arc::new(self.blob.finish()),
+            Arc::new(self.blob_size.finish()),
+            Arc::new(self.envelope.finish()),
+            Arc::new(self.signature.finish()),
+            Arc::new(self.signer.finish()),
+            Arc::new(self.source_id.finish()),
+            Arc::new(self.ingested_at.finish()),
+            Arc::new(self.supersedes.finish()),
+            Arc::new(self.marks.finish()),
+        ]
+    }
+}
+
+/// Appends the sort key of `grain`: rows of a segment are ordered by namespace, user, subject and creation time, so that a
+/// person's rows are neighbours. The bytes compare as the tuple does; absent comes before empty.
+pub fn write_sort_key(grain: &Grain<'_>, out: &mut Vec<u8>) {
+    for field in [Field::Namespace, Field::UserId, Field::Subject] {
+        match grain.text(field) {
+            None => out.push(0),
+            Some(text) => {
+                out.push(1);
+                write_escaped(text.as_bytes(), out);
+            }
+        }
+    }
+    let created = grain.get(Field::CreatedAt).and_then(|value| value.as_int());
+    let created = created.unwrap_or_else(|| i64::from(grain.header().created_at_seconds) * 1000);
+    // Flipping the sign bit makes signed order the order of bytes.
+    out.extend((created ^ i64::MIN).to_be_bytes());
+}
+
+/// Text so that no text's bytes are the beginning of another's: a zero byte becomes 00 ff, the end 00 00.
+fn write_escaped(text: &[u8], out: &mut Vec<u8>) {
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|byte| *byte == 0) {
+        out.extend(&rest[..at]);
+        out.extend([0x00, 0xff]);
+        rest = &rest[at + 1..];
+    }
+    out.extend(rest);
+    out.extend([0x00, 0x00]);
+}
