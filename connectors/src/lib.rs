@@ -2,11 +2,13 @@
 //!
 //! | module | what it answers |
 //! |---|---|
+//! | [`generate`] | what does a realistic corpus look like? |
 //! | [`source`] | which files does the user mean, and what are their bytes? |
 //! | [`storage`] | which object store serves this URI? |
 //!
 //! What doesn't live here: the lake's layout (engine), the meaning of bytes (schemas).
 
+pub mod generate;
 pub mod source;
 pub mod storage;
 

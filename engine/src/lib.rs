@@ -1,3 +1,17 @@
-//! engine
+//! The lake: hashing, ingest, segments, commits, sidecar indexes.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`hash`] | what are the SHA-256 of these many blobs? |
+//! | [`lake`] | what is in the lake, and how does it change? |
+//! | [`segment`] | how is a segment laid out, written, and looked up by address? |
+//! | [`ingest`] | how do sources become segments? |
+//! | [`error`] | what went wrong, and what would the caller do about it? |
+//!
+//! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes come from (connectors).
 
+pub mod error;
 pub mod hash;
+pub mod ingest;
+pub mod lake;
+pub mod segment;

@@ -1,10 +1,10 @@
 //! Finding the grains of a container.
 //!
-//! A [`Container`] borrows the file's bytes, typically a memory map: only a compressed region is held in memory, up to a
-//! limit. Nothing is allocated by the grain count that the file claims. The footer is checked by whoever reads the file
+//! A [`Container`] keeps the file's bytes (a slice, or something that owns a memory map) and, of a compressed region, a
+//! decompressed copy up to a limit: nothing else is held in memory. Nothing is allocated by the grain count that the file claims. The footer is checked by whoever reads the file
 //! through ([`Container::footer`]), so that it can be hashed beside other work.
 
-use std::borrow::Cow;
+use std::ops::{Deref, Range};
 
 use super::layout::{CONTAINER_HEADER_LENGTH, Codec, ContainerHeader, FIELD_MAP_VERSION, FOOTER_LENGTH};
 use super::manifest::Manifest;
@@ -53,61 +53,56 @@ impl Oddity {
     }
 }
 
-/// A container whose structure was checked: header, offsets, region, manifest.
+/// A container whose structure was checked: header, offsets, region, manifest. `B` is whatever holds the file's bytes.
 #[derive(Debug, Clone)]
-pub struct Container<'a> {
+pub struct Container<B> {
+    file: B,
     header: ContainerHeader,
     codec: Codec,
-    offsets: &'a [[u8; 4]],
+    count: usize,
     /// What offsets count from, so that `offset - base` is a place in the region.
     base: u32,
-    region: Cow<'a, [u8]>,
+    region: Region,
     manifest: Option<Manifest>,
     footer: [u8; FOOTER_LENGTH],
     oddities: Vec<Oddity>,
 }
 
-impl<'a> Container<'a> {
+#[derive(Debug, Clone)]
+enum Region {
+    /// These bytes of the file.
+    InFile(Range<usize>),
+    Decompressed(Vec<u8>),
+}
+
+impl<B: Deref<Target = [u8]>> Container<B> {
     /// Opens the container that fills the whole of `file`.
     ///
     /// # Errors
-    /// [`ErrorCode::Corrupt`](crate::error::ErrorCode::Corrupt) for a structure that doesn't add up or a region beyond the limits; those of
-    /// [`ContainerHeader::read`] and [`Manifest::read`]. Offsets are from the start of the file.
-    pub fn open(file: &'a [u8], limits: ContainerLimits) -> Result<Container<'a>, GrainError> {
-        let header = ContainerHeader::read(file)?;
+    /// [`ErrorCode::Corrupt`](crate::error::ErrorCode::Corrupt) for a structure that doesn't add up or a region beyond the
+    /// limits; those of [`ContainerHeader::read`] and [`Manifest::read`]. Offsets are from the start of the file.
+    pub fn open(file: B, limits: ContainerLimits) -> Result<Container<B>, GrainError> {
+        let header = ContainerHeader::read(&file)?;
         let (body, footer) = file
             .split_last_chunk::<FOOTER_LENGTH>()
             .filter(|(body, _)| body.len() >= CONTAINER_HEADER_LENGTH)
             .ok_or_else(|| GrainError::corrupt(file.len(), "the file ends before its footer"))?;
+        let footer = *footer;
         let (offsets, rest) = split_offsets(body, header.grain_count)?;
         let start = body.len() - rest.len();
         let codec = codec_of(rest, offsets, start, &header);
-        let mut oddities = Vec::new();
-        let mut note = |oddity, odd: bool| odd.then(|| oddities.push(oddity));
-        let by_flag = if header.flags.compressed() && header.codec == Codec::None { Codec::Zstd } else { header.codec };
-        note(Oddity::Codec, codec != by_flag || header.flags.compressed() != (codec != Codec::None));
-        note(Oddity::ReservedFlags, header.flags.reserved());
-        note(Oddity::FieldMapVersion, header.field_map_version != FIELD_MAP_VERSION);
         let base = base_of(offsets, start)?;
-        note(Oddity::RelativeOffsets, codec == Codec::None && base == 0 && !offsets.is_empty());
-        let split = Split { rest, offsets, base, with_manifest: header.flags.has_index_manifest() };
-        let (region, manifest) = split.region(codec, limits, start)?;
-        check_offsets(offsets, base, region.len())?;
-        let manifest = match (header.flags.has_index_manifest(), manifest) {
-            (false, []) => None,
-            (false, extra) => {
-                let message = format!("{} bytes follow the grain region", extra.len());
-                return Err(GrainError::corrupt(body.len() - extra.len(), message));
-            }
-            (true, []) => {
-                return Err(GrainError::corrupt(body.len(), "the file promises an index manifest and has none"));
-            }
-            (true, bytes) => {
-                let at = body.len() - bytes.len();
-                Some(Manifest::read(bytes).map_err(|error| error.shifted(at))?)
-            }
+        let oddities = oddities_of(&header, codec, base, offsets);
+        let split = Split { rest, start, offsets, base, with_manifest: header.flags.has_index_manifest() };
+        let (region, extra) = split.region(codec, limits)?;
+        let region_length = match &region {
+            Region::InFile(range) => range.len(),
+            Region::Decompressed(bytes) => bytes.len(),
         };
-        Ok(Container { header, codec, offsets, base, region, manifest, footer: *footer, oddities })
+        check_offsets(offsets, base, region_length)?;
+        let manifest = read_manifest(&header, extra, body.len())?;
+        let count = offsets.len();
+        Ok(Container { header, codec, count, base, region, manifest, footer, oddities, file })
     }
 
     /// The header.
@@ -122,37 +117,51 @@ impl<'a> Container<'a> {
 
     /// How many grains it has.
     pub fn len(&self) -> usize {
-        self.offsets.len()
+        self.count
     }
 
     /// True if it has no grains.
     pub fn is_empty(&self) -> bool {
-        self.offsets.is_empty()
+        self.count == 0
+    }
+
+    /// The file's bytes.
+    pub fn file(&self) -> &B {
+        &self.file
     }
 
     /// The grain region, decompressed.
-    pub fn region(&self) -> &[u8] {
-        &self.region
+    fn region(&self) -> &[u8] {
+        match &self.region {
+            Region::InFile(range) => self.file.get(range.clone()).unwrap_or_default(),
+            Region::Decompressed(bytes) => bytes,
+        }
+    }
+
+    fn place(&self, at: usize) -> Option<usize> {
+        let offset = self.file.get(CONTAINER_HEADER_LENGTH + 4 * at..)?.first_chunk::<4>()?;
+        Some(u32::from_be_bytes(*offset).saturating_sub(self.base) as usize)
     }
 
     /// Where in the region the delivered bytes of grain `at` lie. Constant time.
-    pub fn range(&self, at: usize) -> Option<std::ops::Range<usize>> {
-        let place = |offset: &[u8; 4]| u32::from_be_bytes(*offset).saturating_sub(self.base) as usize;
-        let start = place(self.offsets.get(at)?);
-        let end = self.offsets.get(at + 1).map_or(self.region.len(), place);
+    fn range(&self, at: usize) -> Option<Range<usize>> {
+        let start = self.place(at).filter(|_| at < self.count)?;
+        let end = if at + 1 < self.count { self.place(at + 1)? } else { self.region().len() };
         Some(start..end)
     }
 
     /// The delivered bytes of grain `at`: a blob, or an envelope around one. Constant time.
     pub fn grain(&self, at: usize) -> Option<&[u8]> {
-        self.region.get(self.range(at)?)
+        self.region().get(self.range(at)?)
     }
 
-    /// Where grain `at` begins, for messages to people: in the file, or in the decompressed region of a compressed one.
-    pub fn offset(&self, at: usize) -> Option<u64> {
-        let start = self.range(at)?.start as u64;
-        let region = (CONTAINER_HEADER_LENGTH + 4 * self.offsets.len()) as u64;
-        Some(if self.codec == Codec::None { region + start } else { start })
+    /// Where grain `at` lies: in the file, or in the decompressed region of a compressed one. Constant time.
+    pub fn extent(&self, at: usize) -> Option<Range<usize>> {
+        let range = self.range(at)?;
+        match &self.region {
+            Region::InFile(region) => Some(region.start + range.start..region.start + range.end),
+            Region::Decompressed(_) => Some(range),
+        }
     }
 
     /// The index manifest, if the file has one.
@@ -160,7 +169,8 @@ impl<'a> Container<'a> {
         self.manifest.as_ref()
     }
 
-    /// The SHA-256 that the file claims for everything before its last 32 bytes (§11.5).
+    /// The SHA-256 that the file claims for everything before its last 32 bytes (§11.5). It isn't checked here, so that it
+    /// can be hashed beside other work.
     pub fn footer(&self) -> &[u8; FOOTER_LENGTH] {
         &self.footer
     }
@@ -168,6 +178,28 @@ impl<'a> Container<'a> {
     /// What is odd about the file.
     pub fn oddities(&self) -> &[Oddity] {
         &self.oddities
+    }
+}
+
+fn oddities_of(header: &ContainerHeader, codec: Codec, base: u32, offsets: &[[u8; 4]]) -> Vec<Oddity> {
+    let by_flag = if header.flags.compressed() && header.codec == Codec::None { Codec::Zstd } else { header.codec };
+    let found = [
+        (Oddity::Codec, codec != by_flag || header.flags.compressed() != (codec != Codec::None)),
+        (Oddity::RelativeOffsets, codec == Codec::None && base == 0 && !offsets.is_empty()),
+        (Oddity::ReservedFlags, header.flags.reserved()),
+        (Oddity::FieldMapVersion, header.field_map_version != FIELD_MAP_VERSION),
+    ];
+    found.into_iter().filter(|(_, odd)| *odd).map(|(oddity, _)| oddity).collect()
+}
+
+/// Reads what follows the region and ends at `end`: a manifest if the header promises one, else nothing.
+fn read_manifest(header: &ContainerHeader, extra: &[u8], end: usize) -> Result<Option<Manifest>, GrainError> {
+    let at = end - extra.len();
+    match (header.flags.has_index_manifest(), extra) {
+        (false, []) => Ok(None),
+        (false, extra) => Err(GrainError::corrupt(at, format!("{} bytes follow the grain region", extra.len()))),
+        (true, []) => Err(GrainError::corrupt(at, "the file promises an index manifest and has none")),
+        (true, bytes) => Manifest::read(bytes).map(Some).map_err(|error| error.shifted(at)),
     }
 }
 
@@ -223,57 +255,56 @@ fn check_offsets(offsets: &[[u8; 4]], base: u32, region: usize) -> Result<(), Gr
     Ok(())
 }
 
-/// What stands between the offsets and the footer.
+/// What stands between the offsets and the footer, from the byte `start` of the file on.
 struct Split<'a, 'o> {
     rest: &'a [u8],
+    start: usize,
     offsets: &'o [[u8; 4]],
     base: u32,
     with_manifest: bool,
 }
 
 impl<'a> Split<'a, '_> {
-    /// The decompressed region, and what follows it. `start` is where the region begins in the file.
-    fn region(
-        &self,
-        codec: Codec,
-        limits: ContainerLimits,
-        start: usize,
-    ) -> Result<(Cow<'a, [u8]>, &'a [u8]), GrainError> {
+    /// The region, and what follows it.
+    fn region(&self, codec: Codec, limits: ContainerLimits) -> Result<(Region, &'a [u8]), GrainError> {
         let limit = limits.region.min(limits.grain.saturating_mul(self.offsets.len()));
-        match codec {
+        let (region, length) = match codec {
             Codec::None => {
-                let length = if self.with_manifest { self.uncompressed_length(start)? } else { self.rest.len() };
-                let (region, extra) = self.rest.split_at(length.min(self.rest.len()));
-                Ok((Cow::Borrowed(region), extra))
+                let length = if self.with_manifest { self.uncompressed_length()? } else { self.rest.len() };
+                (Region::InFile(self.start..self.start + length), length)
             }
             // An empty region may be left uncompressed.
-            _ if self.offsets.is_empty() && !begins_frame(self.rest) => Ok((Cow::Borrowed(&[]), self.rest)),
+            _ if self.offsets.is_empty() && !begins_frame(self.rest) => (Region::InFile(self.start..self.start), 0),
             Codec::Zstd => {
-                let length = zstd_frame_length(self.rest).map_err(|error| error.shifted(start))?;
-                let (frame, extra) = self.rest.split_at(length);
-                let region = decompress_zstd(frame, limit).map_err(|error| error.shifted(start))?;
-                Ok((Cow::Owned(region), extra))
+                let length = zstd_frame_length(self.rest).map_err(|error| error.shifted(self.start))?;
+                let frame = self.rest.get(..length).unwrap_or_default();
+                (
+                    Region::Decompressed(decompress_zstd(frame, limit).map_err(|error| error.shifted(self.start))?),
+                    length,
+                )
             }
             Codec::Lz4 => {
-                let (region, length) = decompress_lz4(self.rest, limit).map_err(|error| error.shifted(start))?;
-                Ok((Cow::Owned(region), self.rest.get(length..).unwrap_or_default()))
+                let (region, length) = decompress_lz4(self.rest, limit).map_err(|error| error.shifted(self.start))?;
+                (Region::Decompressed(region), length)
             }
-        }
+        };
+        let extra =
+            self.rest.get(length..).ok_or_else(|| GrainError::corrupt(self.start, "the last grain is cut off"))?;
+        Ok((region, extra))
     }
 
     /// Where an uncompressed region ends that a manifest follows: where the last grain's own bytes end.
-    fn uncompressed_length(&self, start: usize) -> Result<usize, GrainError> {
+    fn uncompressed_length(&self) -> Result<usize, GrainError> {
         let Some(last) = self.offsets.last() else {
             return Ok(0);
         };
         let place = u32::from_be_bytes(*last).saturating_sub(self.base) as usize;
         let tail = self.rest.get(place..).unwrap_or_default();
-        let length = match delivered_length(tail) {
-            Ok(Some(length)) => length,
-            Ok(None) => length_before_manifest(tail).ok_or_else(|| {
-                GrainError::corrupt(start + place, "the end of the last, encrypted grain can't be told")
-            })?,
-            Err(error) => return Err(error.shifted(start + place)),
+        let at = self.start + place;
+        let length = match delivered_length(tail).map_err(|error| error.shifted(at))? {
+            Some(length) => length,
+            None => length_before_manifest(tail)
+                .ok_or_else(|| GrainError::corrupt(at, "the end of the last, encrypted grain can't be told"))?,
         };
         Ok(place + length)
     }

@@ -1,0 +1,77 @@
+//! What can go wrong in the engine, sorted by what the caller would do about it.
+
+use gristmill_connectors::ConnectorError;
+
+/// An error of the engine. Refused input isn't one: that goes to `rejects` and into reports.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A source, sink or store can't be used: an environment problem.
+    #[error(transparent)]
+    Connector(#[from] ConnectorError),
+    /// There is no lake where one was named.
+    #[error("no lake at `{0}`; `gristmill ingest` creates one, `--lake` names another")]
+    NoLake(String),
+    /// The lake was written by a later version.
+    #[error("the lake at `{uri}` has format version {found}; this program reads up to {known}")]
+    LakeVersion {
+        /// Where it is.
+        uri: String,
+        /// Its version.
+        found: u32,
+        /// The highest version that is known here.
+        known: u32,
+    },
+    /// Another writer changed the lake in a way that this change can't be combined with.
+    #[error(
+        "another writer changed the lake at the same time ({0}); nothing was changed by this run since its last commit, run it again"
+    )]
+    Conflict(String),
+    /// The transaction log can't be read or written.
+    #[error("{what} of the table `{table}`: {cause}")]
+    Delta {
+        /// What was tried.
+        what: &'static str,
+        /// The table.
+        table: String,
+        /// What the library said.
+        #[source]
+        cause: Box<deltalake::DeltaTableError>,
+    },
+    /// A file of the lake can't be read or written.
+    #[error("{what} `{path}`: {cause}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// With which file.
+        path: String,
+        /// What was said.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Input was refused and the caller asked to stop at that.
+    #[error("{source_uri}: {error}; `--on-error quarantine` would set it aside and go on")]
+    Refused {
+        /// Where the input was read from.
+        source_uri: String,
+        /// Why it was refused.
+        error: gristmill_schemas::error::GrainError,
+    },
+    /// The user asked to stop.
+    #[error("interrupted; the lake is as it was at the last commit")]
+    Interrupted,
+}
+
+/// Says of an error which file of the lake it was about.
+pub(crate) trait Context<T> {
+    /// The error as [`EngineError::File`]: `what` was tried with `path`.
+    fn file(self, what: &'static str, path: impl std::fmt::Display) -> Result<T>;
+}
+
+impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Context<T> for std::result::Result<T, E> {
+    fn file(self, what: &'static str, path: impl std::fmt::Display) -> Result<T> {
+        self.map_err(|cause| EngineError::File { what, path: path.to_string(), cause: cause.into() })
+    }
+}
+
+/// What the engine's functions answer.
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;

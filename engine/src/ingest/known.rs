@@ -1,0 +1,98 @@
+//! Which addresses the lake has already: the address indexes of all its segments.
+
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use gristmill_connectors::source::SourceBytes;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::IdentityColumn;
+
+use crate::error::{Context, Result};
+use crate::lake::{Lake, Segment, read_file};
+use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
+
+/// The addresses of a lake. Look-ups take a few memory accesses per segment; compaction keeps segments few.
+#[derive(Debug, Clone, Default)]
+pub struct KnownAddresses {
+    segments: Vec<(SegmentId, Arc<AddressIndex>)>,
+}
+
+impl KnownAddresses {
+    /// The addresses of all segments of `lake`. An index that is missing or damaged is made again from its segment, in
+    /// memory, with a warning.
+    ///
+    /// # Errors
+    /// [`EngineError::File`] if a segment itself can't be read.
+    pub async fn load(lake: &Lake) -> Result<KnownAddresses> {
+        let mut known = KnownAddresses::default();
+        known.extend(lake).await?;
+        Ok(known)
+    }
+
+    /// Adds the segments of `lake` that aren't here yet; answers how many there were.
+    ///
+    /// # Errors
+    /// As [`KnownAddresses::load`].
+    pub async fn extend(&mut self, lake: &Lake) -> Result<usize> {
+        let before = self.segments.len();
+        for segment in lake.segments()? {
+            if !self.contains_segment(&segment.id) {
+                let index = open_index(lake, &segment).await?;
+                self.add(segment.id, index);
+            }
+        }
+        Ok(self.segments.len() - before)
+    }
+
+    /// Adds a segment that was just written.
+    pub fn add(&mut self, segment: SegmentId, index: AddressIndex) {
+        self.segments.push((segment, Arc::new(index)));
+    }
+
+    fn contains_segment(&self, id: &SegmentId) -> bool {
+        self.segments.iter().any(|(known, _)| known == id)
+    }
+
+    /// The segment and row of `address`, if the lake has it.
+    pub fn find(&self, address: &ContentAddress) -> Option<(&SegmentId, u32)> {
+        self.segments.iter().find_map(|(segment, index)| Some((segment, index.row_of(address)?)))
+    }
+
+    /// True if the lake has `address`.
+    pub fn contains(&self, address: &ContentAddress) -> bool {
+        self.find(address).is_some()
+    }
+}
+
+/// The address index of `segment`: its sidecar, or a new one in memory.
+async fn open_index(lake: &Lake, segment: &Segment) -> Result<AddressIndex> {
+    let path = segment.id.sidecar(ADDRESSES_FILE);
+    let reason = match lake.location().read(&path).await {
+        Ok(bytes) => match AddressIndex::open(bytes) {
+            Ok(index) if index.len() as u64 == segment.file.rows => return Ok(index),
+            Ok(_) => "it is of another segment".to_owned(),
+            Err(damage) => damage.to_string(),
+        },
+        Err(error) => error.to_string(),
+    };
+    tracing::warn!(
+        segment = segment.id.as_str(),
+        reason,
+        "no usable address index; reading the segment instead (`gristmill reindex` repairs it)"
+    );
+    let path = lake.grains.path_of(&segment.file.name);
+    let bytes = lake.location().read(&path).await?;
+    let addresses = addresses_of(bytes).file("can't read", &path)?;
+    AddressIndex::open(AddressIndex::build(&addresses).into()).file("can't read", &path)
+}
+
+/// The addresses of a segment's rows, in order.
+fn addresses_of(bytes: SourceBytes) -> Result<Vec<ContentAddress>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut addresses = Vec::new();
+    for batch in read_file(bytes, &[IdentityColumn::ContentAddress.name()])? {
+        for text in batch.column(0).as_string::<i32>().iter() {
+            addresses.push(text.unwrap_or_default().parse()?);
+        }
+    }
+    Ok(addresses)
+}

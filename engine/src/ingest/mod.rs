@@ -1,0 +1,33 @@
+//! Ingest: from sources to committed segments, on all cores, in bounded memory.
+//!
+//! ```text
+//! discover ─▶ fetch ─▶ admit ─▶ morsels ─▶ prove ─▶ plan ─▶ write ─▶ commit
+//!             (ahead of the rest)          (all cores) (sort)  (all cores) (behind the next batch)
+//! ```
+//!
+//! * **admit**: digest of the source, container structure, footer. A source that the lake knows is passed over.
+//! * **morsel**: a run of grains of one source; nothing of it is read yet.
+//! * **prove**: open envelopes, hash (many at a time), decode, check. What fails becomes a reject with its bytes.
+//! * **plan**: drop grains that the lake or the batch has already, sort the rest. Only keys are held, not grains.
+//! * **write**: project each row group's grains, in order, from where they lie; encode; write; index.
+//! * **commit**: rejects and state first, `grains` last, with how far each source was read.
+//!
+//! A batch is a fixed number of grains or bytes in the order of the input, so neither the rows of a segment nor their order
+//! depend on the number of threads. A process that is killed leaves the lake at its last commit; the next run goes on
+//! where that commit says.
+
+mod admit;
+mod batch;
+mod known;
+mod morsel;
+mod plan;
+mod progress;
+mod prove;
+mod report;
+mod run;
+mod write;
+
+pub use known::KnownAddresses;
+pub use progress::IngestProgress;
+pub use report::{IngestReport, OnError};
+pub use run::{IngestOptions, ingest};

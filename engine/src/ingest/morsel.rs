@@ -1,0 +1,267 @@
+//! Cutting a source into morsels: runs of grains that one core proves at a time.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use gristmill_connectors::source::SourceBytes;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::RejectRow;
+use gristmill_schemas::container::{Container, Frame, IndexState, next_frame};
+use gristmill_schemas::error::GrainError;
+
+/// Grains of a morsel at most.
+const MORSEL_GRAINS: usize = 8_192;
+
+/// Bytes of a morsel from which on it is closed.
+const MORSEL_BYTES: usize = 4 << 20;
+
+/// A source that was admitted.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    /// BLAKE3 of its bytes, in hex.
+    pub(super) id: String,
+    /// Where it was read from.
+    pub(super) uri: String,
+    /// How its grains are kept.
+    pub(super) content: Content,
+}
+
+/// How a source keeps its grains.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// In a container.
+    Container(Container<SourceBytes>),
+    /// In frames, one after another.
+    Frames(SourceBytes),
+    /// As the only one.
+    Blob(SourceBytes),
+}
+
+impl Admitted {
+    /// Bytes of the source.
+    pub(super) fn length(&self) -> u64 {
+        self.bytes().len() as u64
+    }
+
+    fn bytes(&self) -> &SourceBytes {
+        match &self.content {
+            Content::Container(container) => container.file(),
+            Content::Frames(bytes) | Content::Blob(bytes) => bytes,
+        }
+    }
+
+    /// The lifecycle state that came with the source.
+    pub(super) fn manifest(&self) -> impl Iterator<Item = (&ContentAddress, &IndexState)> {
+        let manifest = match &self.content {
+            Content::Container(container) => container.manifest(),
+            _ => None,
+        };
+        manifest.into_iter().flat_map(|manifest| &manifest.entries)
+    }
+}
+
+/// A run of grains of one source.
+#[derive(Debug)]
+pub(super) struct Morsel {
+    pub(super) source: Arc<Admitted>,
+    /// The place of the first grain in the source.
+    pub(super) first: u64,
+    items: Items,
+    /// Bytes of all its grains.
+    pub(super) bytes: usize,
+}
+
+#[derive(Debug)]
+enum Items {
+    /// These grains of the container.
+    Numbers(Range<usize>),
+    /// These bytes of the source.
+    Extents(Vec<Range<usize>>),
+}
+
+impl Morsel {
+    /// How many grains it has.
+    pub(super) fn len(&self) -> usize {
+        match &self.items {
+            Items::Numbers(numbers) => numbers.len(),
+            Items::Extents(extents) => extents.len(),
+        }
+    }
+
+    /// The delivered bytes of its grain `at`; empty beyond its end.
+    pub(super) fn item(&self, at: usize) -> &[u8] {
+        let found = match (&self.source.content, &self.items) {
+            (Content::Container(container), Items::Numbers(numbers)) => container.grain(numbers.start + at),
+            (_, Items::Extents(extents)) => extents.get(at).and_then(|extent| self.source.bytes().get(extent.clone())),
+            _ => None,
+        };
+        found.unwrap_or_default()
+    }
+
+    /// Where its grain `at` lies in the source.
+    pub(super) fn extent(&self, at: usize) -> Option<Range<usize>> {
+        match (&self.source.content, &self.items) {
+            (Content::Container(container), Items::Numbers(numbers)) => container.extent(numbers.start + at),
+            (_, Items::Extents(extents)) => extents.get(at).cloned(),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Morsel {
+    /// Its bytes won't be read again: they shouldn't count as memory of this process.
+    fn drop(&mut self) {
+        if let (Some(first), Some(last)) = (self.extent(0), self.extent(self.len().saturating_sub(1))) {
+            self.source.bytes().release(first.start..last.end);
+        }
+    }
+}
+
+/// What a source has next.
+pub(super) enum Next {
+    /// Some grains.
+    Morsel(Morsel),
+    /// Damage that hides whatever follows: where it begins, and what it is.
+    Damage {
+        /// The place that the next grain would have had.
+        ordinal: u64,
+        /// Where in the source it begins.
+        offset: usize,
+        /// What is wrong.
+        error: GrainError,
+    },
+    /// Nothing more.
+    End,
+}
+
+/// Cuts one source into morsels, from a given grain on.
+pub(super) struct Morsels {
+    source: Arc<Admitted>,
+    next: u64,
+    /// Where the next frame begins.
+    offset: usize,
+    ended: bool,
+}
+
+impl Morsels {
+    /// The morsels of `source` from its grain `next` on.
+    pub(super) fn new(source: Arc<Admitted>, next: u64) -> Self {
+        let mut morsels = Morsels { source, next: 0, offset: 0, ended: false };
+        morsels.skip_to(next);
+        morsels
+    }
+
+    /// The source.
+    pub(super) fn source(&self) -> &Arc<Admitted> {
+        &self.source
+    }
+
+    /// Frames have no index: those that were read in an earlier run are passed over one by one.
+    fn skip_to(&mut self, next: u64) {
+        if let Content::Frames(bytes) = &self.source.content {
+            while self.next < next {
+                let Ok(frame @ Frame::Grain(_)) = next_frame(bytes.get(self.offset..).unwrap_or_default()) else {
+                    break;
+                };
+                self.offset += frame.consumed();
+                self.next += 1;
+            }
+        }
+        self.next = next;
+    }
+
+    /// The next morsel, of at most `limit` grains.
+    pub(super) fn next(&mut self, limit: usize) -> Next {
+        if self.ended {
+            return Next::End;
+        }
+        let limit = limit.min(MORSEL_GRAINS);
+        let source = Arc::clone(&self.source);
+        match &source.content {
+            Content::Container(container) => self.numbers(container.len(), |at| container.extent(at), limit),
+            Content::Blob(bytes) => {
+                self.ended = true;
+                let extents = if self.next == 0 { vec![0..bytes.len()] } else { Vec::new() };
+                self.morsel(Items::Extents(extents), bytes.len())
+            }
+            Content::Frames(bytes) => self.frames(bytes, limit),
+        }
+    }
+
+    fn numbers(&mut self, count: usize, extent: impl Fn(usize) -> Option<Range<usize>>, limit: usize) -> Next {
+        let first = usize::try_from(self.next).unwrap_or(count).min(count);
+        let start = extent(first).map_or(0, |extent| extent.start);
+        let mut end = (first + limit).min(count);
+        let bytes = |end: usize| extent(end.saturating_sub(1)).map_or(0, |extent| extent.end.saturating_sub(start));
+        while end > first + 1 && bytes(end) > MORSEL_BYTES {
+            end = first + (end - first) / 2;
+        }
+        self.ended = end == count;
+        let total = bytes(end);
+        self.morsel(Items::Numbers(first..end), total)
+    }
+
+    fn frames(&mut self, bytes: &SourceBytes, limit: usize) -> Next {
+        let mut extents: Vec<Range<usize>> = Vec::new();
+        let start = self.offset;
+        while extents.len() < limit && self.offset - start < MORSEL_BYTES {
+            match next_frame(bytes.get(self.offset..).unwrap_or_default()) {
+                Ok(frame @ Frame::Grain(grain)) => {
+                    extents.push(self.offset + 4..self.offset + 4 + grain.len());
+                    self.offset += frame.consumed();
+                }
+                Ok(Frame::End) if self.offset + 4 == bytes.len() => {
+                    self.ended = true;
+                    break;
+                }
+                // The grains before the damage are whole; the damage is told when they are through.
+                _ if !extents.is_empty() => break,
+                Ok(Frame::End) => return self.damage("bytes follow the end of the stream"),
+                Ok(Frame::Incomplete(_)) if self.offset == bytes.len() => {
+                    return self.damage("the stream ends without its end mark; it may have been cut off");
+                }
+                Ok(Frame::Incomplete(_)) => return self.damage("the stream is cut off inside a frame"),
+                Err(error) => {
+                    self.ended = true;
+                    return Next::Damage { ordinal: self.next, offset: self.offset, error };
+                }
+            }
+        }
+        let total = self.offset - start;
+        self.morsel(Items::Extents(extents), total)
+    }
+
+    fn damage(&mut self, what: &'static str) -> Next {
+        self.ended = true;
+        Next::Damage { ordinal: self.next, offset: self.offset, error: GrainError::corrupt(self.offset, what) }
+    }
+
+    fn morsel(&mut self, items: Items, bytes: usize) -> Next {
+        let morsel = Morsel { source: Arc::clone(&self.source), first: self.next, items, bytes };
+        self.next += morsel.len() as u64;
+        if morsel.len() == 0 { Next::End } else { Next::Morsel(morsel) }
+    }
+}
+
+impl Admitted {
+    /// What goes to `rejects` for damage outside of grains: from `offset` on, up to [`DAMAGE_BYTES`].
+    pub(super) fn damage(&self, ordinal: u64, offset: usize, error: &GrainError, now: i64) -> RejectRow {
+        let rest = self.bytes().get(offset..).unwrap_or_default();
+        let bytes = rest.get(..DAMAGE_BYTES).unwrap_or(rest);
+        RejectRow {
+            source_id: self.id.clone(),
+            source: self.uri.clone(),
+            ordinal: ordinal as i64,
+            offset: Some(offset as i64),
+            error_code: error.code.name().to_owned(),
+            field: None,
+            message: error.to_string(),
+            bytes: bytes.to_vec(),
+            truncated: bytes.len() < rest.len(),
+            rejected_at: now,
+        }
+    }
+}
+
+/// Bytes of a damaged part that go to `rejects`.
+const DAMAGE_BYTES: usize = 64 << 10;

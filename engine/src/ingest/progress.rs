@@ -1,0 +1,35 @@
+//! How far a run is, readable from other threads, and the wish that it should stop.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Counters that a run moves on and a progress bar reads. All are approximate while the run goes on.
+#[derive(Debug, Default)]
+pub struct IngestProgress {
+    /// Bytes of all sources, as far as known beforehand.
+    pub total_bytes: AtomicU64,
+    /// Bytes whose grains are proven, or that were passed over.
+    pub bytes: AtomicU64,
+    /// Grains that were found.
+    pub grains: AtomicU64,
+    /// Parts that were refused.
+    pub rejected: AtomicU64,
+    /// Grains that are committed.
+    pub committed: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl IngestProgress {
+    /// Asks the run to stop after its next commit.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// True if somebody asked the run to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(counter: &AtomicU64, amount: u64) {
+        counter.fetch_add(amount, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,176 @@
+//! Proving the grains of a morsel: what their addresses are, and that they are what a grain must be.
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{RejectRow, SignatureColumn, write_sort_key};
+use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::grain::{Grain, Mark, Marks, Mode, Payload};
+use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus};
+
+use super::morsel::Morsel;
+use crate::hash::{Digest, sha256_each};
+
+/// How grains are judged.
+#[derive(Clone, Copy)]
+pub(super) struct Judgement<'a> {
+    /// Strict or lenient.
+    pub(super) mode: Mode,
+    /// Bytes of a decompressed payload at most.
+    pub(super) payload_limit: usize,
+    /// Who knows the keys of signers.
+    pub(super) resolver: &'a dyn KeyResolver,
+    /// When the run began, in microseconds since 1970.
+    pub(super) now: i64,
+}
+
+/// A grain that is what it should be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ProvenRow {
+    pub(super) address: ContentAddress,
+    /// Its place in the morsel.
+    pub(super) item: u32,
+    /// Where its sort key lies among the morsel's keys.
+    key: (u32, u32),
+    pub(super) signature: SignatureColumn,
+}
+
+/// A morsel whose grains were all looked at.
+#[derive(Debug)]
+pub(super) struct ProvenMorsel {
+    pub(super) morsel: Morsel,
+    /// The good grains, in order.
+    pub(super) rows: Vec<ProvenRow>,
+    keys: Vec<u8>,
+    /// The others.
+    pub(super) rejects: Vec<Refusal>,
+    /// How often each mark was made.
+    pub(super) marks: Vec<(Mark, u64)>,
+}
+
+/// A grain that was refused.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) error: GrainError,
+    pub(super) row: RejectRow,
+}
+
+impl ProvenMorsel {
+    /// The sort key of `row`.
+    pub(super) fn key(&self, row: &ProvenRow) -> &[u8] {
+        self.keys.get(row.key.0 as usize..row.key.1 as usize).unwrap_or_default()
+    }
+}
+
+/// Opens, hashes, decodes and checks every grain of `morsel`.
+pub(super) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
+    let mut proven = ProvenMorsel {
+        rows: Vec::with_capacity(morsel.len()),
+        keys: Vec::new(),
+        rejects: Vec::new(),
+        marks: Vec::new(),
+        morsel,
+    };
+    let morsel = &proven.morsel;
+    let mut opened = Vec::with_capacity(morsel.len());
+    for item in 0..morsel.len() {
+        match open(morsel.item(item), judgement) {
+            Ok(found) => opened.push((item, found)),
+            Err(error) => proven.rejects.push(refusal(morsel, item, error, judgement.now)),
+        }
+    }
+    let mut digests: Vec<Digest> = vec![Digest::default(); opened.len()];
+    sha256_each(&mut digests, |at| opened.get(at).map_or(&[], |(_, found)| found.delivery.blob()));
+    let mut checker = Checker { grain: None, mode: judgement.mode, keys: &mut proven.keys };
+    let mut marks = Vec::new();
+    for ((item, found), digest) in opened.iter().zip(digests) {
+        match checker.check(&found.payload) {
+            Ok((key, found_marks)) => {
+                let address = ContentAddress::from_digest(digest);
+                proven.rows.push(ProvenRow { address, item: *item as u32, key, signature: found.signature });
+                count(&mut marks, found_marks);
+            }
+            Err(error) => proven.rejects.push(refusal(morsel, *item, error, judgement.now)),
+        }
+    }
+    drop(opened);
+    proven.rejects.sort_by_key(|refusal| refusal.row.ordinal);
+    proven.marks = marks;
+    proven
+}
+
+/// A delivered grain whose envelope and payload were opened.
+struct Opened<'a> {
+    delivery: Delivery<'a>,
+    payload: Payload<'a>,
+    signature: SignatureColumn,
+}
+
+fn open<'a>(bytes: &'a [u8], judgement: Judgement<'_>) -> Result<Opened<'a>, GrainError> {
+    let delivery = Delivery::open(bytes)?;
+    let signature = signature_of(&delivery, judgement.resolver)?;
+    let payload = Payload::open(delivery.blob(), judgement.payload_limit)?;
+    Ok(Opened { delivery, payload, signature })
+}
+
+/// What the signature is worth; one that is wrong is an error.
+fn signature_of(delivery: &Delivery<'_>, resolver: &dyn KeyResolver) -> Result<SignatureColumn, GrainError> {
+    let Delivery::Signed(signed) = delivery else {
+        return Ok(SignatureColumn::None);
+    };
+    match signed.verify(resolver) {
+        SignatureStatus::Valid => Ok(SignatureColumn::Valid),
+        SignatureStatus::Unverifiable(_) => Ok(SignatureColumn::Unverifiable),
+        SignatureStatus::Invalid => {
+            let signer = signed.signer().unwrap_or("nobody");
+            Err(GrainError::new(ErrorCode::Integrity, format!("the signature isn't that of {signer} over this blob")))
+        }
+    }
+}
+
+/// Decodes one payload after another with the same memory.
+struct Checker<'p, 'k> {
+    grain: Option<Grain<'p>>,
+    mode: Mode,
+    keys: &'k mut Vec<u8>,
+}
+
+impl<'p> Checker<'p, '_> {
+    /// Checks a payload; answers where its sort key lies, and its marks.
+    fn check(&mut self, payload: &'p Payload<'p>) -> Result<((u32, u32), Marks), GrainError> {
+        let grain = match &mut self.grain {
+            Some(grain) => {
+                grain.redecode(payload, self.mode)?;
+                grain
+            }
+            empty => empty.insert(Grain::decode(payload, self.mode)?),
+        };
+        let start = self.keys.len() as u32;
+        write_sort_key(grain, self.keys);
+        Ok(((start, self.keys.len() as u32), grain.marks()))
+    }
+}
+
+fn count(counts: &mut Vec<(Mark, u64)>, marks: Marks) {
+    for mark in marks.iter() {
+        match counts.iter_mut().find(|(known, _)| *known == mark) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((mark, 1)),
+        }
+    }
+}
+
+fn refusal(morsel: &Morsel, item: usize, error: GrainError, now: i64) -> Refusal {
+    let start = morsel.extent(item).map(|extent| extent.start as i64);
+    let row = RejectRow {
+        source_id: morsel.source.id.clone(),
+        source: morsel.source.uri.clone(),
+        ordinal: (morsel.first + item as u64) as i64,
+        offset: start.map(|start| start + error.offset.unwrap_or(0) as i64),
+        error_code: error.code.name().to_owned(),
+        field: error.field.as_deref().map(str::to_owned),
+        message: error.to_string(),
+        bytes: morsel.item(item).to_vec(),
+        truncated: false,
+        rejected_at: now,
+    };
+    Refusal { error, row }
+}

@@ -1,0 +1,448 @@
+//! The run as a whole: admission ahead of the batches, commits behind them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use chrono::Utc;
+use futures::{StreamExt, stream};
+use gristmill_connectors::source::{Source, SourceKind};
+use gristmill_schemas::columns::{RejectRow, StateRow, rejects_batch, state_batch};
+use gristmill_schemas::container::ContainerLimits;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
+use gristmill_schemas::sign::{KeyResolver, SelfContained};
+use rayon::prelude::*;
+
+use super::admit::{Admission, Door};
+use super::batch::{Batch, BatchLimits};
+use super::known::KnownAddresses;
+use super::morsel::{Morsels, Next};
+use super::plan::plan;
+use super::progress::IngestProgress;
+use super::prove::{Judgement, ProvenMorsel, Refusal, prove};
+use super::report::{IngestReport, OnError};
+use super::write::{Run, WrittenSegment, write};
+use crate::error::{Context, EngineError, Result};
+use crate::lake::{Change, DataFile, Lake, Ledger, transaction_name};
+use crate::segment::{ADDRESSES_FILE, AddressIndex};
+
+/// What a user can choose.
+#[derive(Clone)]
+pub struct IngestOptions {
+    /// The kind of all sources; detected if not named.
+    pub kind: Option<SourceKind>,
+    /// What happens to refused input.
+    pub on_error: OnError,
+    /// Strict readers refuse what isn't canonical, lenient ones mark it.
+    pub mode: Mode,
+    /// Proves everything and writes nothing.
+    pub dry_run: bool,
+    /// Threads for proving and writing; 0 for one per core.
+    pub threads: usize,
+    /// Bytes of memory that the run may use, roughly.
+    pub memory: usize,
+    /// Who knows the keys of signers.
+    pub resolver: Arc<dyn KeyResolver>,
+}
+
+impl Default for IngestOptions {
+    fn default() -> Self {
+        IngestOptions {
+            kind: None,
+            on_error: OnError::default(),
+            mode: Mode::default(),
+            dry_run: false,
+            threads: 0,
+            memory: DEFAULT_MEMORY,
+            resolver: Arc::new(SelfContained),
+        }
+    }
+}
+
+/// Memory of a run unless the user says otherwise.
+const DEFAULT_MEMORY: usize = 1 << 30;
+
+/// Grains of a segment at most.
+const SEGMENT_GRAINS: usize = 8 * crate::segment::ROW_GROUP_ROWS;
+
+/// Sources that are fetched and admitted ahead of the one that is read.
+const AHEAD: usize = 4;
+
+/// How often a commit is put behind those of other writers before the run gives up.
+const COMMIT_ATTEMPTS: usize = 10;
+
+/// Takes `sources` into `lake`.
+///
+/// # Errors
+/// [`EngineError::Refused`] if the options say to stop at refused input, [`EngineError::Interrupted`],
+/// [`EngineError::Conflict`], and whatever the system says. The lake is then as it was at the last commit.
+pub async fn ingest(
+    lake: &mut Lake,
+    sources: Vec<Source>,
+    options: &IngestOptions,
+    progress: Arc<IngestProgress>,
+) -> Result<IngestReport> {
+    let started = Instant::now();
+    let mut run = Ingest::begin(lake, options, Arc::clone(&progress)).await?;
+    let total = sources.iter().filter_map(|source| source.length).sum();
+    progress.total_bytes.store(total, Ordering::Relaxed);
+    let door = run.door().await?;
+    let mut admissions = stream::iter(sources).map(|source| door.clone().admit(source)).buffered(AHEAD);
+    while let Some(admission) = admissions.next().await {
+        run.take(admission?).await?;
+    }
+    let mut report = run.end().await?;
+    report.took(started.elapsed());
+    Ok(report)
+}
+
+/// A run that goes on.
+struct Ingest<'l> {
+    lake: &'l mut Lake,
+    options: IngestOptions,
+    progress: Arc<IngestProgress>,
+    pool: Arc<rayon::ThreadPool>,
+    known: KnownAddresses,
+    /// Refusals that an earlier run committed before it was killed.
+    told: HashSet<(String, i64)>,
+    batch: Batch,
+    limits: BatchLimits,
+    now: i64,
+    report: IngestReport,
+}
+
+impl<'l> Ingest<'l> {
+    async fn begin(lake: &'l mut Lake, options: &IngestOptions, progress: Arc<IngestProgress>) -> Result<Ingest<'l>> {
+        lake.refresh().await?;
+        let known = KnownAddresses::load(lake).await?;
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(options.threads)
+            .thread_name(|number| format!("ingest-{number}"))
+            .build()
+            .file("can't start", "threads")?;
+        Ok(Ingest {
+            lake,
+            options: options.clone(),
+            progress,
+            pool: Arc::new(pool),
+            known,
+            told: HashSet::new(),
+            batch: Batch::default(),
+            limits: BatchLimits { grains: SEGMENT_GRAINS, bytes: (options.memory / 4).clamp(1 << 20, 1 << 30) },
+            now: Utc::now().timestamp_micros(),
+            report: IngestReport::default(),
+        })
+    }
+
+    async fn door(&mut self) -> Result<Door> {
+        let ledger = Ledger::load(&self.lake.grains).await?;
+        self.told = told(self.lake, &ledger).await?;
+        let limits = ContainerLimits { region: self.options.memory / 2, ..ContainerLimits::default() };
+        Ok(Door { ledger: Arc::new(ledger), kind: self.options.kind, limits, now: self.now })
+    }
+
+    /// Takes in what was admitted, batch by batch.
+    async fn take(&mut self, admission: Admission) -> Result<()> {
+        match admission {
+            Admission::Known { length } => self.skip(length),
+            Admission::OfNoKind { uri, length } => {
+                tracing::warn!(source = uri, "passed over: it is neither a container, frames nor a grain");
+                self.skip(length);
+            }
+            Admission::Refused { reject, error, length } => {
+                if self.options.on_error == OnError::Fail {
+                    return Err(EngineError::Refused { source_uri: reject.source, error });
+                }
+                self.report.files += 1;
+                self.report.bytes += length;
+                self.report.refuse(error.code.name());
+                IngestProgress::add(&self.progress.rejected, 1);
+                IngestProgress::add(&self.progress.bytes, length);
+                self.batch.complete_refused(*reject);
+            }
+            Admission::Granted { source, next } => {
+                self.report.files += 1;
+                self.report.bytes += source.length();
+                self.read(Morsels::new(source, next)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, length: u64) {
+        self.report.skipped_files += 1;
+        IngestProgress::add(&self.progress.bytes, length);
+    }
+
+    async fn read(&mut self, mut morsels: Morsels) -> Result<()> {
+        loop {
+            match morsels.next(self.batch.room(self.limits)) {
+                Next::Morsel(morsel) => self.batch.add(morsel),
+                Next::Damage { ordinal, offset, error } => {
+                    let source = Arc::clone(morsels.source());
+                    if self.options.on_error == OnError::Fail {
+                        return Err(EngineError::Refused { source_uri: source.uri.clone(), error });
+                    }
+                    self.report.refuse(error.code.name());
+                    IngestProgress::add(&self.progress.rejected, 1);
+                    self.batch.rejects.push(source.damage(ordinal, offset, &error, self.now));
+                }
+                Next::End => break,
+            }
+            if self.batch.room(self.limits) == 0 {
+                self.flush().await?;
+            }
+        }
+        self.batch.complete(morsels.source(), self.now);
+        Ok(())
+    }
+
+    async fn end(mut self) -> Result<IngestReport> {
+        self.flush().await?;
+        self.report.version = self.lake.grains.version();
+        if !self.options.dry_run && self.report.files > 0 {
+            let details = serde_json::json!({
+                "files": self.report.files,
+                "grains_read": self.report.grains_read,
+                "grains_written": self.report.grains_written,
+                "duplicates": self.report.duplicates,
+                "rejected": self.report.rejected,
+                "version": self.report.version,
+            });
+            self.lake.record("ingest", details).await?;
+        }
+        Ok(self.report)
+    }
+
+    /// Makes a segment of the batch and commits it.
+    async fn flush(&mut self) -> Result<()> {
+        if self.progress.is_stopped() {
+            return Err(EngineError::Interrupted);
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let morsels = std::mem::take(&mut batch.morsels);
+        let proven = self.on_cores(move |work| Ok(work.prove(morsels))).await?;
+        let refusals = self.account(&proven)?;
+        batch.rejects.extend(refusals);
+        if self.options.dry_run {
+            return self.pretend(proven).await;
+        }
+        let mut proven = proven;
+        for _ in 0..COMMIT_ATTEMPTS {
+            let (back, segment, duplicates) = self.on_cores(move |work| work.write(proven)).await?;
+            proven = back;
+            match self.commit(&batch, segment).await {
+                // Another writer was faster: what it brought in must not come in twice.
+                Err(EngineError::Conflict(_)) => {
+                    self.lake.refresh().await?;
+                    self.known.extend(self.lake).await?;
+                }
+                Err(error) => return Err(error),
+                Ok(written) => {
+                    self.report.duplicates += duplicates;
+                    self.report.grains_written += written;
+                    IngestProgress::add(&self.progress.committed, written);
+                    return Ok(());
+                }
+            }
+        }
+        Err(EngineError::Conflict(format!("other writers were faster {COMMIT_ATTEMPTS} times")))
+    }
+
+    /// Counts what was found, and collects what was refused.
+    fn account(&mut self, proven: &[ProvenMorsel]) -> Result<Vec<RejectRow>> {
+        let mut refused = Vec::new();
+        for morsel in proven {
+            self.report.grains_read += morsel.morsel.len() as u64;
+            for (mark, count) in &morsel.marks {
+                *self.report.marks.entry(mark.name().to_owned()).or_default() += count;
+            }
+            for Refusal { error, row } in &morsel.rejects {
+                if self.options.on_error == OnError::Fail {
+                    return Err(EngineError::Refused { source_uri: row.source.clone(), error: error.clone() });
+                }
+                self.report.refuse(error.code.name());
+                refused.push(row.clone());
+            }
+        }
+        IngestProgress::add(&self.progress.rejected, refused.len() as u64);
+        Ok(refused)
+    }
+
+    /// A dry run remembers what it would have written.
+    async fn pretend(&mut self, proven: Vec<ProvenMorsel>) -> Result<()> {
+        let (index, rows, duplicates) = self
+            .on_cores(move |work| {
+                let plan = plan(&proven, &work.known);
+                let addresses: Vec<_> =
+                    plan.order.iter().filter_map(|place| place.of(&proven)).map(|(_, row)| row.address).collect();
+                let index = AddressIndex::open(AddressIndex::build(&addresses).into());
+                Ok((index.file("can't index", "addresses")?, addresses.len(), plan.duplicates))
+            })
+            .await?;
+        self.known.add(crate::segment::SegmentId::new(), index);
+        self.report.duplicates += duplicates;
+        self.report.grains_written += rows as u64;
+        Ok(())
+    }
+
+    /// Runs `job` on the run's threads, without holding up what is fetched meanwhile.
+    async fn on_cores<T: Send + 'static>(&self, job: impl FnOnce(Work) -> Result<T> + Send + 'static) -> Result<T> {
+        let pool = Arc::clone(&self.pool);
+        let work = Work {
+            location: self.lake.location().clone(),
+            options: self.options.clone(),
+            progress: Arc::clone(&self.progress),
+            known: self.known.clone(),
+            now: self.now,
+        };
+        let done = tokio::task::spawn_blocking(move || pool.install(|| job(work)));
+        done.await.file("can't finish", "a batch")?
+    }
+
+    /// Commits a batch: rejects and state first, `grains` last. Answers how many grains came in.
+    async fn commit(&mut self, batch: &Batch, segment: Option<WrittenSegment>) -> Result<u64> {
+        let rejects: Vec<_> = batch
+            .rejects
+            .iter()
+            .filter(|reject| !self.told.contains(&(reject.source_id.clone(), reject.ordinal)))
+            .cloned()
+            .collect();
+        self.append_rejects(&rejects).await?;
+        self.append_states(&batch.states).await?;
+        let mut change = Change { changes_rows: true, ..Change::default() };
+        change.progress =
+            batch.progress.iter().map(|(id, progress)| (transaction_name(id), progress.to_version())).collect();
+        let mut written = 0;
+        let mut index = None;
+        if let Some(segment) = segment {
+            written = segment.rows;
+            index = Some((segment.id.clone(), publish(self.lake, &mut change, segment).await?));
+        }
+        self.lake.grains.commit(change, "ingest", 0).await?;
+        if let Some((id, index)) = index {
+            self.known.add(id, index);
+        }
+        Ok(written)
+    }
+
+    async fn append_rejects(&mut self, rows: &[RejectRow]) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let batch = rejects_batch(rows).file("can't write", "rejects")?;
+        let file = self.lake.rejects.write_file(&batch).await?;
+        let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+        self.lake.rejects.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
+        // If the commit to `grains` must be repeated, these are told.
+        self.told.extend(rows.iter().map(|row| (row.source_id.clone(), row.ordinal)));
+        Ok(())
+    }
+
+    async fn append_states(&mut self, rows: &[StateRow]) -> Result<()> {
+        let fresh = new_states(self.lake, rows).await?;
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let batch = state_batch(&fresh).file("can't write", "state")?;
+        let file = self.lake.state.write_file(&batch).await?;
+        let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+        self.lake.state.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
+        Ok(())
+    }
+}
+
+/// Makes the files of `segment` part of the lake's folder, and of `change`.
+async fn publish(lake: &Lake, change: &mut Change, segment: WrittenSegment) -> Result<AddressIndex> {
+    let sidecar = lake.location().scratch_file()?;
+    std::io::Write::write_all(&mut sidecar.as_file(), &segment.addresses)
+        .file("can't write the sidecars of", segment.id.as_str())?;
+    lake.location().publish(sidecar, &segment.id.sidecar(ADDRESSES_FILE)).await?;
+    let name = segment.id.file_name();
+    lake.location().publish(segment.data, &lake.grains.path_of(&name)).await?;
+    change.added.push(DataFile { name, size: segment.size, rows: segment.rows });
+    let bytes = lake.location().read(&segment.id.sidecar(ADDRESSES_FILE)).await?;
+    AddressIndex::open(bytes).file("can't read the sidecars of", segment.id.as_str().to_owned())
+}
+
+/// What a job on the run's threads needs.
+struct Work {
+    location: crate::lake::LakeLocation,
+    options: IngestOptions,
+    progress: Arc<IngestProgress>,
+    known: KnownAddresses,
+    now: i64,
+}
+
+impl Work {
+    fn prove(&self, morsels: Vec<super::morsel::Morsel>) -> Vec<ProvenMorsel> {
+        let judgement = Judgement {
+            mode: self.options.mode,
+            payload_limit: DEFAULT_PAYLOAD_LIMIT,
+            resolver: &*self.options.resolver,
+            now: self.now,
+        };
+        morsels
+            .into_par_iter()
+            .map(|morsel| {
+                let (grains, bytes) = (morsel.len() as u64, morsel.bytes as u64);
+                let proven = prove(morsel, judgement);
+                IngestProgress::add(&self.progress.grains, grains);
+                IngestProgress::add(&self.progress.bytes, bytes);
+                proven
+            })
+            .collect()
+    }
+
+    /// Plans and writes the segment, if there is anything new; gives the grains back for another attempt.
+    fn write(&self, proven: Vec<ProvenMorsel>) -> Result<(Vec<ProvenMorsel>, Option<WrittenSegment>, u64)> {
+        let plan = plan(&proven, &self.known);
+        if plan.order.is_empty() {
+            return Ok((proven, None, plan.duplicates));
+        }
+        let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now };
+        let segment = write(&self.location, &proven, &plan, run)?;
+        Ok((proven, Some(segment), plan.duplicates))
+    }
+}
+
+/// The refusals in `rejects` whose sources aren't complete: a run that was killed between its commits told them.
+async fn told(lake: &Lake, ledger: &Ledger) -> Result<HashSet<(String, i64)>> {
+    let mut told = HashSet::new();
+    for batch in lake.rejects.read_columns(&["source_id", "ordinal"]).await? {
+        let (sources, ordinals) = (batch.column(0).as_string::<i32>(), batch.column(1).as_primitive::<Int64Type>());
+        for (source, ordinal) in sources.iter().zip(ordinals.values()) {
+            let source = source.unwrap_or_default();
+            if ledger.progress(source) != Some(crate::lake::Progress::Complete) {
+                told.insert((source.to_owned(), *ordinal));
+            }
+        }
+    }
+    Ok(told)
+}
+
+/// The rows that `state` doesn't have from the same source.
+async fn new_states(lake: &Lake, rows: &[StateRow]) -> Result<Vec<StateRow>> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut known = HashSet::new();
+    for batch in lake.state.read_columns(&["content_address", "event", "source_id"]).await? {
+        let column = |at: usize| batch.column(at).as_string::<i32>();
+        for row in 0..batch.num_rows() {
+            let text = |at: usize| column(at).value(row).to_owned();
+            known.insert((text(0), text(1), text(2)));
+        }
+    }
+    let is_new = |row: &&StateRow| {
+        let source = row.source_id.clone().unwrap_or_default();
+        !known.contains(&(row.content_address.clone(), row.event.name().to_owned(), source))
+    };
+    Ok(rows.iter().filter(is_new).cloned().collect())
+}

@@ -1,0 +1,119 @@
+//! Writing a planned segment: each row group projected and encoded by one core.
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{GrainColumns, RowIdentity, grains_schema};
+use gristmill_schemas::error::GrainError;
+use gristmill_schemas::grain::{Grain, Mode, Payload};
+use gristmill_schemas::sign::Delivery;
+use rayon::prelude::*;
+use tempfile::NamedTempFile;
+
+use super::plan::{Place, Plan};
+use super::prove::{ProvenMorsel, ProvenRow};
+use crate::error::{Context, Result};
+use crate::lake::LakeLocation;
+use crate::segment::{AddressIndex, ROW_GROUP_ROWS, SegmentFile, SegmentId, grains_properties};
+
+/// A segment whose files are written but not yet part of the lake.
+pub(super) struct WrittenSegment {
+    pub(super) id: SegmentId,
+    pub(super) data: NamedTempFile,
+    pub(super) rows: u64,
+    /// Bytes of the data file.
+    pub(super) size: u64,
+    /// The bytes of the address index.
+    pub(super) addresses: Vec<u8>,
+}
+
+/// What is the same for all rows of a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) payload_limit: usize,
+    /// Microseconds since 1970.
+    pub(super) now: i64,
+}
+
+/// Writes the segment that `plan` describes.
+pub(super) fn write(
+    location: &LakeLocation,
+    morsels: &[ProvenMorsel],
+    plan: &Plan,
+    run: Run,
+) -> Result<WrittenSegment> {
+    let id = SegmentId::new();
+    let data = location.scratch_file()?;
+    let file = SegmentFile::create(&data, grains_schema(), grains_properties())
+        .file("can't write the segment", id.as_str())?;
+    let encode = |(number, places): (usize, &[Place])| -> Result<(), Fault> {
+        Ok(file.write_row_group(number, &project(morsels, places, run)?)?)
+    };
+    let (written, addresses) = rayon::join(
+        || plan.order.par_chunks(ROW_GROUP_ROWS).enumerate().try_for_each(encode),
+        || AddressIndex::build(&addresses(morsels, &plan.order)),
+    );
+    written.file("can't write the segment", id.as_str())?;
+    let rows = file.finish().file("can't write the segment", id.as_str())?;
+    let size = data.as_file().metadata().file("can't write the segment", id.as_str())?.len();
+    Ok(WrittenSegment { id, data, rows, size, addresses })
+}
+
+fn addresses(morsels: &[ProvenMorsel], order: &[Place]) -> Vec<ContentAddress> {
+    order.iter().filter_map(|place| place.of(morsels)).map(|(_, row)| row.address).collect()
+}
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// The rows of one row group.
+fn project(morsels: &[ProvenMorsel], places: &[Place], run: Run) -> Result<arrow::array::RecordBatch, Fault> {
+    let mut opened = Vec::with_capacity(places.len());
+    let mut bytes = 0;
+    for (morsel, row) in places.iter().filter_map(|place| place.of(morsels)) {
+        let grain = Opened::again(morsel, row, run)?;
+        bytes += grain.delivery.blob().len();
+        opened.push(grain);
+    }
+    let mut columns = GrainColumns::with_capacity(places.len(), bytes);
+    let mut grain: Option<Grain<'_>> = None;
+    for found in &opened {
+        let grain = match &mut grain {
+            Some(grain) => {
+                grain.redecode(&found.payload, Mode::Lenient)?;
+                grain
+            }
+            empty => empty.insert(Grain::decode(&found.payload, Mode::Lenient)?),
+        };
+        columns.append(&found.row.address, found.delivery.blob(), grain, &found.identity(run));
+    }
+    Ok(columns.finish()?)
+}
+
+/// A grain that was proven before, opened again to be written.
+struct Opened<'a> {
+    row: &'a ProvenRow,
+    source_id: &'a str,
+    delivery: Delivery<'a>,
+    payload: Payload<'a>,
+}
+
+impl<'a> Opened<'a> {
+    fn again(morsel: &'a ProvenMorsel, row: &'a ProvenRow, run: Run) -> Result<Opened<'a>, GrainError> {
+        let delivery = Delivery::open(morsel.morsel.item(row.item as usize))?;
+        let payload = Payload::open(delivery.blob(), run.payload_limit)?;
+        Ok(Opened { row, source_id: &morsel.morsel.source.id, delivery, payload })
+    }
+
+    fn identity(&self, run: Run) -> RowIdentity<'_> {
+        let (envelope, signer) = match &self.delivery {
+            Delivery::Signed(signed) => (Some(signed.parts()), signed.signer()),
+            Delivery::Bare(_) => (None, None),
+        };
+        RowIdentity {
+            envelope,
+            signature: self.row.signature,
+            signer,
+            source_id: Some(self.source_id),
+            ingested_at: run.now,
+            supersedes: &[],
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Which sources the lake has taken in, and how far.
+//!
+//! Each commit to `grains` that takes from a source says so in an application transaction named after the source's BLAKE3.
+//! Delta keeps these through checkpoints and cleaning of its log, so a source is known for as long as the lake lives.
+//! `deltalake` answers for one name at a time, replaying the log for each; a run over many files wants them all, so they
+//! are read here in one pass over the newest checkpoint and the commits after it.
+
+use std::collections::HashMap;
+
+use arrow::array::{Array, AsArray, Int64Array, StringArray, StructArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use bytes::Bytes;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::table::Table;
+use crate::error::{Context, Result};
+
+/// How far a source was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The next grain to read, by its place in the source.
+    Next(u64),
+    /// To its end.
+    Complete,
+}
+
+impl Progress {
+    /// As the version of an application transaction.
+    pub fn to_version(self) -> i64 {
+        match self {
+            Progress::Next(ordinal) => i64::try_from(ordinal).unwrap_or(i64::MAX - 1),
+            Progress::Complete => i64::MAX,
+        }
+    }
+
+    fn from_version(version: i64) -> Progress {
+        match version {
+            i64::MAX => Progress::Complete,
+            version => Progress::Next(version.max(0) as u64),
+        }
+    }
+}
+
+/// The name of a source's application transactions.
+pub fn transaction_name(source_id: &str) -> String {
+    format!("{NAME_PREFIX}{source_id}")
+}
+
+const NAME_PREFIX: &str = "gristmill:source:";
+
+/// The sources of a lake.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    sources: HashMap<String, Progress>,
+}
+
+impl Ledger {
+    /// Reads the ledger of `grains` as of the version that the handle sees.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub async fn load(grains: &Table) -> Result<Ledger> {
+        let mut ledger = Ledger::default();
+        let log = format!("{}/_delta_log", grains.name());
+        let entries: Vec<_> =
+            grains.location().list(&log).await?.into_iter().filter_map(|file| Entry::of(&file.location)).collect();
+        let seen = |entry: &&Entry| entry.version <= grains.version();
+        let checkpoint =
+            entries.iter().filter(seen).filter(|entry| entry.is_checkpoint).map(|entry| entry.version).max();
+        for entry in entries.iter().filter(seen) {
+            match checkpoint {
+                Some(version) if entry.is_checkpoint && entry.version == version => {
+                    ledger.read_checkpoint(grains, &entry.path).await?;
+                }
+                Some(version) if entry.is_checkpoint || entry.version <= version => {}
+                None if entry.is_checkpoint => {}
+                _ => ledger.read_commit(grains, &entry.path).await?,
+            }
+        }
+        Ok(ledger)
+    }
+
+    /// How far `source_id` was read; `None` if never.
+    pub fn progress(&self, source_id: &str) -> Option<Progress> {
+        self.sources.get(source_id).copied()
+    }
+
+    /// The sources and how far each was read, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Progress)> {
+        self.sources.iter().map(|(source, progress)| (&**source, *progress))
+    }
+
+    fn note(&mut self, name: &str, version: i64) {
+        if let Some(source) = name.strip_prefix(NAME_PREFIX) {
+            self.sources.insert(source.to_owned(), Progress::from_version(version));
+        }
+    }
+
+    async fn read_commit(&mut self, grains: &Table, path: &Path) -> Result<()> {
+        let bytes = read(grains, path).await?;
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let action: LogLine = serde_json::from_slice(line).file("can't read the commit", path.to_string())?;
+            if let Some(transaction) = action.txn {
+                self.note(&transaction.app_id, transaction.version);
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_checkpoint(&mut self, grains: &Table, path: &Path) -> Result<()> {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(read(grains, path).await?)
+            .file("can't read the checkpoint", &path)?;
+        let mask = ProjectionMask::columns(builder.parquet_schema(), ["txn"]);
+        for batch in builder.with_projection(mask).build().file("can't read the checkpoint", &path)? {
+            let batch = batch.file("can't read the checkpoint", &path)?;
+            if let Some(transactions) = batch.column_by_name("txn").and_then(|column| column.as_struct_opt()) {
+                self.read_transactions(transactions).file("can't read the checkpoint", &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_transactions(&mut self, transactions: &StructArray) -> Result<(), arrow::error::ArrowError> {
+        let (Some(names), Some(versions)) =
+            (transactions.column_by_name("appId"), transactions.column_by_name("version"))
+        else {
+            return Ok(());
+        };
+        let names = cast(names, &DataType::Utf8)?;
+        let (names, versions): (&StringArray, &Int64Array) = (names.as_string(), versions.as_primitive::<Int64Type>());
+        for row in (0..transactions.len()).filter(|row| transactions.is_valid(*row) && names.is_valid(*row)) {
+            self.note(names.value(row), versions.value(row));
+        }
+        Ok(())
+    }
+}
+
+async fn read(grains: &Table, path: &Path) -> Result<Bytes> {
+    grains.location().store().get(path).await.file("can't read", &path)?.bytes().await.file("can't read", &path)
+}
+
+/// The one action that is looked for; all others are passed over.
+#[derive(serde::Deserialize)]
+struct LogLine {
+    txn: Option<LogTransaction>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LogTransaction {
+    app_id: String,
+    version: i64,
+}
+
+/// A file of the log.
+struct Entry {
+    version: u64,
+    is_checkpoint: bool,
+    path: Path,
+}
+
+impl Entry {
+    /// `<version>.json` or `<version>.checkpoint….parquet`.
+    fn of(path: &Path) -> Option<Entry> {
+        let (version, rest) = path.filename()?.split_once('.')?;
+        let is_checkpoint = rest.starts_with("checkpoint") && rest.ends_with("parquet");
+        let known = version.len() == 20 && (is_checkpoint || rest == "json");
+        Some(Entry { version: version.parse().ok().filter(|_| known)?, is_checkpoint, path: path.clone() })
+    }
+}

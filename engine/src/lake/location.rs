@@ -1,0 +1,171 @@
+//! Where a lake is, and its files outside the transaction logs.
+
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use gristmill_connectors::storage::{has_scheme, place_of, url_of_path};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, WriteMultipart};
+use url::Url;
+
+use crate::error::{Context, Result};
+
+/// The folder or prefix of a lake.
+#[derive(Debug, Clone)]
+pub struct LakeLocation {
+    url: Url,
+    /// Paths in it begin at the lake.
+    store: Arc<dyn ObjectStore>,
+    /// The store with paths that begin at its own root, for `deltalake`; `None` for local folders.
+    root: Option<Arc<dyn ObjectStore>>,
+    folder: Option<PathBuf>,
+}
+
+impl LakeLocation {
+    /// The lake at `uri`: a folder, or an `s3://`, `gs://` or `az://` URI. The folder is made if it isn't there.
+    ///
+    /// # Errors
+    /// [`EngineError::Connector`] if no store serves the URI.
+    pub fn new(uri: &str) -> Result<LakeLocation> {
+        match uri.strip_prefix("file://") {
+            Some(path) => Self::local(FilePath::new(path)),
+            None if has_scheme(uri) => Self::remote(uri),
+            None => Self::local(FilePath::new(uri)),
+        }
+    }
+
+    fn local(path: &FilePath) -> Result<LakeLocation> {
+        let folder = std::path::absolute(path).file("can't resolve", path.display().to_string())?;
+        std::fs::create_dir_all(&folder).file("can't make the folder", folder.display().to_string())?;
+        let store =
+            LocalFileSystem::new_with_prefix(&folder).file("can't use the folder", folder.display().to_string())?;
+        Ok(LakeLocation { url: url_of_path(&folder)?, store: Arc::new(store), root: None, folder: Some(folder) })
+    }
+
+    fn remote(uri: &str) -> Result<LakeLocation> {
+        let place = place_of(uri.trim_end_matches('/'))?;
+        let store = Arc::new(PrefixStore::new(Arc::clone(&place.store), place.path));
+        Ok(LakeLocation { url: place.url, store, root: Some(place.store), folder: None })
+    }
+
+    /// The URL of the table folder `name`.
+    pub(super) fn table_url(&self, name: &str) -> Url {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}/{name}/", self.url.path().trim_end_matches('/')));
+        url
+    }
+
+    /// The store for `deltalake`, where it isn't to find one itself.
+    pub(super) fn root_store(&self) -> Option<Arc<dyn ObjectStore>> {
+        self.root.clone()
+    }
+
+    /// What to call the lake: a path or a URI.
+    pub fn name(&self) -> String {
+        match &self.folder {
+            Some(folder) => folder.display().to_string(),
+            None => self.url.to_string(),
+        }
+    }
+
+    /// The store whose paths begin at the lake.
+    pub fn store(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.store)
+    }
+
+    /// The local path of `path`, if the lake is a folder.
+    pub fn local_path(&self, path: &Path) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| path.parts().fold(folder.clone(), |folder, part| folder.join(part.as_ref())))
+    }
+
+    /// A new temporary file from which [`LakeLocation::publish`] can make a file of the lake; on the same file system if
+    /// the lake is a folder.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub fn scratch_file(&self) -> Result<tempfile::NamedTempFile> {
+        let made = match &self.folder {
+            Some(folder) => {
+                let scratch = folder.join(SCRATCH);
+                std::fs::create_dir_all(&scratch).and_then(|()| scratch_builder().tempfile_in(scratch))
+            }
+            None => scratch_builder().tempfile(),
+        };
+        made.file("can't make a temporary file in", self.name())
+    }
+
+    /// Makes `file` the lake's file `path`, all of it at once: by renaming, or by an upload that only shows when complete.
+    /// Its bytes are on the disk before it shows.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub async fn publish(&self, file: tempfile::NamedTempFile, path: &Path) -> Result<()> {
+        if let Some(target) = self.local_path(path) {
+            return tokio::task::spawn_blocking(move || publish_local(file, &target))
+                .await
+                .file("can't write", &path)?
+                .file("can't write", path.to_string());
+        }
+        let bytes = gristmill_connectors::source::SourceBytes::map(file.path())?;
+        let upload = self.store.put_multipart(path).await.file("can't write", &path)?;
+        let mut writer = WriteMultipart::new(upload);
+        for chunk in bytes.chunks(UPLOAD_PART) {
+            writer.wait_for_capacity(UPLOADS).await.file("can't write", &path)?;
+            writer.write(chunk);
+        }
+        writer.finish().await.file("can't write", &path)?;
+        Ok(())
+    }
+
+    /// The files below `folder`, in the order of their paths.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>> {
+        let prefix = Path::from(folder);
+        let mut files: Vec<_> = self.store.list(Some(&prefix)).try_collect().await.file("can't list", folder)?;
+        files.sort_by(|left: &ObjectMeta, right| left.location.cmp(&right.location));
+        Ok(files)
+    }
+
+    /// Deletes the file `path`; one that isn't there is no error.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub async fn delete(&self, path: &Path) -> Result<()> {
+        match self.store.delete(path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            failed => failed.file("can't delete", path),
+        }
+    }
+}
+
+/// The folder of files that aren't part of the lake yet. What a killed process leaves here, `gc` removes.
+pub(crate) const SCRATCH: &str = "_scratch";
+
+/// Bytes of one part of an upload.
+const UPLOAD_PART: usize = 8 << 20;
+
+/// Parts that are uploaded at the same time.
+const UPLOADS: usize = 4;
+
+fn publish_local(file: tempfile::NamedTempFile, target: &FilePath) -> std::io::Result<()> {
+    file.as_file().sync_data()?;
+    if let Some(folder) = target.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    file.persist(target).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// A temporary file with the permissions of an ordinary one: the lake's files are for other engines too.
+fn scratch_builder() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("gristmill-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+    builder
+}

@@ -1,0 +1,146 @@
+//! The lake: four Delta tables in one folder or prefix, and the sidecars of their segments.
+//!
+//! ```text
+//! lake/
+//!   grains/   state/   rejects/   audit/     Delta tables
+//!   index/<segment id>/                      sidecars: derived, rebuildable
+//!   _scratch/                                files that aren't part of the lake yet
+//! ```
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `location` | where is the lake, and how does a file become part of it all at once? |
+//! | `table` | which files has a table, and how is a change committed? |
+//! | `ledger` | which sources were taken in, and how far? |
+//! | `records` | how are rows of the small tables written and read? |
+//! | `audit` | what did the engine do? |
+//!
+//! **Order of commits.** A command that touches several tables commits to `grains` last. What it wrote to the others
+//! before can be told from a repetition by its own columns, so a command that was killed in between is simply run again.
+
+mod audit;
+mod ledger;
+mod location;
+mod records;
+mod table;
+
+use arrow::datatypes::SchemaRef;
+use gristmill_schemas::columns::{
+    GRAINS, IdentityColumn, REJECTS, STATE, audit_schema, grains_schema, rejects_schema, state_schema,
+};
+use gristmill_schemas::grain::Field;
+
+pub use audit::AUDIT;
+pub use ledger::{Ledger, Progress, transaction_name};
+pub use location::LakeLocation;
+pub(crate) use records::read_file;
+pub use table::{Change, DataFile, Table};
+
+use crate::error::{EngineError, Result};
+use crate::segment::SegmentId;
+
+/// The version of the lake's layout that this program writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// A lake, seen at one version of each table.
+#[derive(Debug, Clone)]
+pub struct Lake {
+    location: LakeLocation,
+    /// One row per grain.
+    pub grains: Table,
+    /// Lifecycle events.
+    pub state: Table,
+    /// Refused input.
+    pub rejects: Table,
+    /// What the engine did.
+    pub audit: Table,
+}
+
+/// A segment of the lake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Its name.
+    pub id: SegmentId,
+    /// Its data file.
+    pub file: DataFile,
+}
+
+impl Lake {
+    /// The lake at `uri`.
+    ///
+    /// # Errors
+    /// [`EngineError::NoLake`] if there is none, [`EngineError::LakeVersion`] if it is of a later version.
+    pub async fn open(uri: &str) -> Result<Lake> {
+        let absent = || EngineError::NoLake(uri.to_owned());
+        if !gristmill_connectors::storage::has_scheme(uri) && !std::path::Path::new(uri).join(GRAINS).is_dir() {
+            return Err(absent());
+        }
+        let location = LakeLocation::new(uri)?;
+        let grains = Table::open(&location, GRAINS).await?.ok_or_else(absent)?;
+        Self::with_grains(location, grains).await
+    }
+
+    /// The lake at `uri`, made if there is none.
+    ///
+    /// # Errors
+    /// As [`Lake::open`], without [`EngineError::NoLake`].
+    pub async fn open_or_create(uri: &str) -> Result<Lake> {
+        let location = LakeLocation::new(uri)?;
+        let grains = open_or_create(&location, GRAINS, grains_schema(), &statistics_columns()).await?;
+        Self::with_grains(location, grains).await
+    }
+
+    async fn with_grains(location: LakeLocation, grains: Table) -> Result<Lake> {
+        let found = grains.format_version();
+        if found > FORMAT_VERSION {
+            return Err(EngineError::LakeVersion { uri: location.name(), found, known: FORMAT_VERSION });
+        }
+        // A process that was killed while it made the lake may have left some tables unmade.
+        let state = open_or_create(&location, STATE, state_schema(), "at").await?;
+        let rejects = open_or_create(&location, REJECTS, rejects_schema(), "rejected_at").await?;
+        let audit = open_or_create(&location, AUDIT, audit_schema(), "at").await?;
+        Ok(Lake { location, grains, state, rejects, audit })
+    }
+
+    /// Sees the newest version of every table.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`].
+    pub async fn refresh(&mut self) -> Result<()> {
+        self.grains.refresh().await?;
+        self.state.refresh().await?;
+        self.rejects.refresh().await?;
+        self.audit.refresh().await
+    }
+
+    /// Where the lake is.
+    pub fn location(&self) -> &LakeLocation {
+        &self.location
+    }
+
+    /// The segments, in the order of their names.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`].
+    pub fn segments(&self) -> Result<Vec<Segment>> {
+        let files = self.grains.files()?.into_iter();
+        Ok(files.filter_map(|file| Some(Segment { id: SegmentId::of_file(&file.name)?, file })).collect())
+    }
+}
+
+async fn open_or_create(
+    location: &LakeLocation,
+    name: &'static str,
+    schema: SchemaRef,
+    statistics: &str,
+) -> Result<Table> {
+    match Table::open(location, name).await? {
+        Some(table) => Ok(table),
+        None => Table::create(location, name, schema, statistics).await,
+    }
+}
+
+/// Columns of `grains` that may have statistics in Delta's log: none that can hold personal data.
+fn statistics_columns() -> String {
+    [IdentityColumn::TypeByte.name(), Field::CreatedAt.name(), IdentityColumn::IngestedAt.name()].join(",")
+}

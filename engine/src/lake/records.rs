@@ -1,0 +1,70 @@
+//! Rows of the small tables: appended in files of their own, read whole.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::{ArrowWriter, ProjectionMask};
+
+use super::location::LakeLocation;
+use super::table::{DataFile, Table};
+use crate::error::{Context, Result};
+use crate::segment::{SegmentId, records_properties};
+
+impl LakeLocation {
+    /// The bytes of the lake's file `path`: mapped where the lake is a folder, fetched where it isn't.
+    ///
+    /// # Errors
+    /// [`EngineError::Connector`].
+    pub async fn read(&self, path: &object_store::path::Path) -> Result<gristmill_connectors::source::SourceBytes> {
+        use gristmill_connectors::source::{Location, Source, SourceBytes, fetch};
+        if let Some(local) = self.local_path(path) {
+            return Ok(SourceBytes::map(&local)?);
+        }
+        let location = Location::Object { store: self.store(), path: path.clone() };
+        Ok(fetch(&Source { location, uri: format!("{}/{path}", self.name()), length: None, modified: None }).await?)
+    }
+}
+
+impl Table {
+    /// Writes `batch` as a new data file, which is part of the table only when a commit names it.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub async fn write_file(&self, batch: &RecordBatch) -> Result<DataFile> {
+        let name = SegmentId::new().file_name();
+        let scratch = self.location().scratch_file()?;
+        let sink = scratch.reopen().file("can't write", format!("{}/{name}", self.name()))?;
+        let mut writer = ArrowWriter::try_new(sink, batch.schema(), Some(records_properties()))
+            .file("can't write", format!("{}/{name}", self.name()))?;
+        writer.write(batch).file("can't write", format!("{}/{name}", self.name()))?;
+        writer.close().file("can't write", format!("{}/{name}", self.name()))?;
+        let size = scratch.as_file().metadata().file("can't write", format!("{}/{name}", self.name()))?.len();
+        self.location().publish(scratch, &self.path_of(&name)).await?;
+        Ok(DataFile { name, size, rows: batch.num_rows() as u64 })
+    }
+
+    /// All rows of the table, with just `columns`.
+    ///
+    /// # Errors
+    /// [`EngineError::File`], [`EngineError::Delta`].
+    pub async fn read_columns(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        for file in self.files()? {
+            let path = self.path_of(&file.name);
+            let bytes = self.location().read(&path).await?;
+            batches.extend(read_file(bytes, columns).file("can't read", path.to_string())?);
+        }
+        Ok(batches)
+    }
+}
+
+/// The rows of one Parquet file, with just `columns`.
+pub(crate) fn read_file(
+    bytes: gristmill_connectors::source::SourceBytes,
+    columns: &[&str],
+) -> Result<Vec<RecordBatch>, parquet::errors::ParquetError> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(crate::segment::MappedFile(Arc::new(bytes)))?;
+    let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+    Ok(builder.with_projection(mask).build()?.collect::<Result<_, _>>()?)
+}

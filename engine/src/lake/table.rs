@@ -1,0 +1,288 @@
+//! One Delta table of the lake: its live files, and commits to it.
+//!
+//! Commits go through `deltalake`; the data files are written by us before and are part of the table only once a commit
+//! names them.
+
+use std::collections::HashMap;
+
+use arrow::datatypes::SchemaRef;
+use chrono::Utc;
+use deltalake::kernel::engine::arrow_conversion::TryIntoKernel;
+use deltalake::kernel::transaction::{CommitBuilder, CommitProperties, TransactionError};
+use deltalake::kernel::{Action, Add, StructField, StructType, Transaction};
+use deltalake::operations::create::CreateBuilder;
+use deltalake::protocol::{DeltaOperation, SaveMode};
+use deltalake::{DeltaTable, DeltaTableBuilder, DeltaTableError};
+use futures::TryStreamExt;
+use object_store::path::Path;
+use serde_json::Value;
+
+use super::location::LakeLocation;
+use crate::error::{EngineError, Result};
+
+/// A data file of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataFile {
+    /// Its name inside the table's folder.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Rows.
+    pub rows: u64,
+}
+
+/// A change of a table that is to be committed as a whole.
+#[derive(Debug, Default)]
+pub struct Change {
+    /// Files that become part of the table.
+    pub added: Vec<DataFile>,
+    /// Files that cease to be part of it.
+    pub removed: Vec<DataFile>,
+    /// False if the same rows are in the added files as were in the removed ones.
+    pub changes_rows: bool,
+    /// How far each source was read: `(source id, progress)`, kept as application transactions.
+    pub progress: Vec<(String, i64)>,
+    /// What the commit says of itself.
+    pub info: serde_json::Map<String, Value>,
+}
+
+/// A Delta table.
+#[derive(Debug, Clone)]
+pub struct Table {
+    name: &'static str,
+    location: LakeLocation,
+    delta: DeltaTable,
+}
+
+/// Delta keeps column statistics in its log, where they would survive an erasure: only columns that can't hold personal
+/// data have them.
+const STATISTICS_COLUMNS: &str = "delta.dataSkippingStatsColumns";
+
+/// The table property that holds the version of the lake's layout.
+const FORMAT_VERSION_KEY: &str = "gristmill.formatVersion";
+
+/// How many commits lie between two checkpoints of the log.
+const CHECKPOINT_INTERVAL: (&str, &str) = ("delta.checkpointInterval", "20");
+
+impl Table {
+    /// The table `name`, if the lake has it.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`].
+    pub async fn open(location: &LakeLocation, name: &'static str) -> Result<Option<Table>> {
+        let fault = delta_error("can't read the log", name);
+        let mut delta = builder(location, name).and_then(DeltaTableBuilder::build).map_err(&fault)?;
+        match delta.load().await {
+            Ok(()) => Ok(Some(Table { name, location: location.clone(), delta })),
+            Err(DeltaTableError::NotATable(_)) => Ok(None),
+            Err(error) => Err(fault(error)),
+        }
+    }
+
+    /// Makes the table `name`. Another process that makes it at the same time is no error.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`].
+    pub async fn create(
+        location: &LakeLocation,
+        name: &'static str,
+        schema: SchemaRef,
+        statistics: &str,
+    ) -> Result<Table> {
+        let fault = delta_error("can't create the log", name);
+        let columns: StructType = schema
+            .as_ref()
+            .try_into_kernel()
+            .map_err(|error: arrow::error::ArrowError| fault(DeltaTableError::Arrow { source: error }))?;
+        let log_store = builder(location, name).and_then(|builder| builder.build_storage()).map_err(&fault)?;
+        let made = CreateBuilder::new()
+            .with_log_store(log_store)
+            .with_table_name(name)
+            .with_columns(columns.fields().cloned().collect::<Vec<StructField>>())
+            .with_configuration([
+                (FORMAT_VERSION_KEY.to_owned(), Some(super::FORMAT_VERSION.to_string())),
+                (STATISTICS_COLUMNS.to_owned(), Some(statistics.to_owned())),
+                (CHECKPOINT_INTERVAL.0.to_owned(), Some(CHECKPOINT_INTERVAL.1.to_owned())),
+            ])
+            .with_raise_if_key_not_exists(false)
+            .with_save_mode(SaveMode::Ignore)
+            .await;
+        match made {
+            Ok(delta) => Ok(Table { name, location: location.clone(), delta }),
+            // Another process was faster.
+            Err(error) => Table::open(location, name).await?.ok_or_else(|| fault(error)),
+        }
+    }
+
+    /// The table's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The version that this handle sees.
+    pub fn version(&self) -> u64 {
+        self.delta.version().unwrap_or_default()
+    }
+
+    /// The version of the lake's layout that the table was made with.
+    pub fn format_version(&self) -> u32 {
+        let metadata = self.delta.snapshot().map(|state| state.metadata().configuration().clone()).unwrap_or_default();
+        metadata.get(FORMAT_VERSION_KEY).and_then(|version| version.parse().ok()).unwrap_or_default()
+    }
+
+    /// Sees the newest version.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`].
+    pub async fn refresh(&mut self) -> Result<()> {
+        self.delta.update_state().await.map_err(delta_error("can't read the log", self.name))
+    }
+
+    /// The table as it was at `version`.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`] if that version isn't in the log any more.
+    pub async fn at_version(&self, version: u64) -> Result<Table> {
+        let mut table = self.clone();
+        table.delta.load_version(version).await.map_err(delta_error("can't read an earlier version", self.name))?;
+        Ok(table)
+    }
+
+    /// The path of the file `name`, from the lake's root.
+    pub fn path_of(&self, name: &str) -> Path {
+        Path::from(format!("{}/{name}", self.name))
+    }
+
+    /// The live files, in the order of their names.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`].
+    pub fn files(&self) -> Result<Vec<DataFile>> {
+        let state = self.delta.snapshot().map_err(delta_error("can't read the log", self.name))?;
+        let mut files: Vec<_> = state
+            .log_data()
+            .iter()
+            .map(|file| DataFile {
+                name: file.path().into_owned(),
+                size: file.size().max(0) as u64,
+                rows: file.num_records().unwrap_or_default() as u64,
+            })
+            .collect();
+        files.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(files)
+    }
+
+    /// Commits `change` under the name of `operation`, and then sees the new version. Appends are retried behind other
+    /// writers' commits up to `retries` times.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] if another writer was faster in a way that can't be combined; [`EngineError::Delta`].
+    pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
+        let now = Utc::now().timestamp_millis();
+        let removed = change.removed.iter().map(|file| Action::Remove(remove_action(file, change.changes_rows, now)));
+        let added = change.added.iter().map(|file| Action::Add(add_action(file, change.changes_rows, now)));
+        let actions = removed.chain(added).collect();
+        let progress = change.progress.into_iter();
+        let transactions =
+            progress.map(|(source, version)| Transaction::new_with_last_update(source, version, Some(now))).collect();
+        let mut info = change.info;
+        info.insert("gristmill".to_owned(), Value::from(operation));
+        let properties = CommitProperties::default()
+            .with_application_transactions(transactions)
+            .with_metadata(info)
+            .with_max_retries(retries);
+        let state = self.delta.snapshot().map_err(delta_error("can't read the log", self.name))?;
+        let operation = match change.removed.is_empty() {
+            true => DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
+            false => DeltaOperation::Delete { predicate: None },
+        };
+        let committed = CommitBuilder::from(properties)
+            .with_actions(actions)
+            .build(Some(state), self.delta.log_store(), operation)
+            .await
+            .map_err(|error| commit_error(self.name, error))?;
+        self.refresh().await?;
+        Ok(committed.version())
+    }
+
+    /// What the newest commits say of themselves, newest first, at most `limit`.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`].
+    pub async fn history(&self, limit: usize) -> Result<Vec<serde_json::Map<String, Value>>> {
+        let commits: Vec<_> = self
+            .delta
+            .history(Some(limit))
+            .try_collect()
+            .await
+            .map_err(delta_error("can't read the history", self.name))?;
+        let object = |commit| match serde_json::to_value(commit) {
+            Ok(Value::Object(object)) => object,
+            _ => serde_json::Map::new(),
+        };
+        Ok(commits.into_iter().map(object).collect())
+    }
+
+    /// The lake that the table is part of.
+    pub fn location(&self) -> &LakeLocation {
+        &self.location
+    }
+}
+
+fn builder(location: &LakeLocation, name: &str) -> Result<DeltaTableBuilder, DeltaTableError> {
+    let url = location.table_url(name);
+    if let Ok(path) = url.to_file_path() {
+        std::fs::create_dir_all(path)?;
+    }
+    let builder = DeltaTableBuilder::from_url(url.clone())?;
+    Ok(match location.root_store() {
+        Some(root) => builder.with_storage_backend(root, url),
+        None => builder,
+    })
+}
+
+fn delta_error(what: &'static str, table: &str) -> impl Fn(DeltaTableError) -> EngineError {
+    let table = table.to_owned();
+    move |cause| EngineError::Delta { what, table: table.clone(), cause: Box::new(cause) }
+}
+
+fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
+    match &error {
+        DeltaTableError::Transaction {
+            source:
+                conflict @ (TransactionError::CommitConflict(_)
+                | TransactionError::VersionAlreadyExists(_)
+                | TransactionError::MaxCommitAttempts(_)),
+        } => EngineError::Conflict(conflict.to_string()),
+        DeltaTableError::VersionAlreadyExists(_) => EngineError::Conflict(error.to_string()),
+        _ => delta_error("can't commit to the log", table)(error),
+    }
+}
+
+fn add_action(file: &DataFile, changes_rows: bool, now: i64) -> Add {
+    Add {
+        path: file.name.clone(),
+        size: file.size as i64,
+        modification_time: now,
+        data_change: changes_rows,
+        stats: Some(serde_json::json!({ "numRecords": file.rows }).to_string()),
+        partition_values: HashMap::new(),
+        tags: None,
+        deletion_vector: None,
+        base_row_id: None,
+        default_row_commit_version: None,
+        clustering_provider: None,
+    }
+}
+
+fn remove_action(file: &DataFile, changes_rows: bool, now: i64) -> deltalake::kernel::Remove {
+    deltalake::kernel::Remove {
+        path: file.name.clone(),
+        data_change: changes_rows,
+        deletion_timestamp: Some(now),
+        extended_file_metadata: Some(true),
+        partition_values: Some(HashMap::new()),
+        size: Some(file.size as i64),
+        ..Default::default()
+    }
+}

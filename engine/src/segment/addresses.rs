@@ -1,0 +1,204 @@
+//! The address index of a segment: from a content address to its row.
+//!
+//! It answers "is this grain in the lake already?" for every grain that is ingested, and "where is it?" for every look-up
+//! by address. Addresses are hashes, so their first bits spread them evenly: a directory over these leads to a handful of
+//! neighbours.
+//!
+//! ```text
+//! "GMADDR01"  magic                          8
+//! n           rows                           u64
+//! b           bits of the directory          u32
+//! 0           reserved                       u32
+//! directory   first place of each bucket     u32 × (2^b + 1)
+//! prefixes    first 8 bytes, big-endian      u64 × n, ascending
+//! tails       the other 24 bytes             24 × n, in the same order
+//! rows        row in the segment             u32 × n, in the same order
+//! checksum    BLAKE3 of all before           32
+//! ```
+//!
+//! Integers are little-endian but for the prefixes' own bytes. Everything is derived from the segment and can be rebuilt.
+
+use gristmill_connectors::source::SourceBytes;
+use gristmill_schemas::address::ContentAddress;
+
+/// The file's name among the sidecars.
+pub const ADDRESSES_FILE: &str = "addresses.bin";
+
+const MAGIC: &[u8; 8] = b"GMADDR01";
+const HEADER: usize = 24;
+const TAIL: usize = 24;
+const CHECKSUM: usize = 32;
+
+/// How many addresses share a bucket of the directory, on average.
+const BUCKET: usize = 8;
+
+/// Why an address index can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the address index is damaged: {0}")]
+pub struct DamagedIndex(&'static str);
+
+/// The address index of one segment, borrowing its file's bytes.
+#[derive(Debug)]
+pub struct AddressIndex {
+    bytes: SourceBytes,
+    count: usize,
+    directory_bits: u32,
+}
+
+impl AddressIndex {
+    /// The index's bytes for a segment whose row `i` has the address `addresses[i]`. O(n log n).
+    pub fn build(addresses: &[ContentAddress]) -> Vec<u8> {
+        let mut order: Vec<u32> = (0..addresses.len() as u32).collect();
+        let address_of = |row: &u32| addresses.get(*row as usize).map_or(&[0; 32], ContentAddress::as_bytes);
+        order.sort_unstable_by_key(address_of);
+        let bits = directory_bits(addresses.len());
+        let mut out = Vec::with_capacity(length(addresses.len(), bits));
+        out.extend(MAGIC);
+        out.extend((addresses.len() as u64).to_le_bytes());
+        out.extend(bits.to_le_bytes());
+        out.extend(0u32.to_le_bytes());
+        let mut bucket = 0;
+        for (place, row) in order.iter().enumerate() {
+            let own = bucket_of(prefix_of(address_of(row)), bits);
+            while bucket <= own {
+                out.extend((place as u32).to_le_bytes());
+                bucket += 1;
+            }
+        }
+        while bucket <= 1 << bits {
+            out.extend((order.len() as u32).to_le_bytes());
+            bucket += 1;
+        }
+        order.iter().for_each(|row| out.extend(prefix_of(address_of(row)).to_le_bytes()));
+        order.iter().for_each(|row| out.extend(&address_of(row)[8..]));
+        order.iter().for_each(|row| out.extend(row.to_le_bytes()));
+        let checksum = blake3::hash(&out);
+        out.extend(checksum.as_bytes());
+        out
+    }
+
+    /// Opens the index in `bytes` after checking all of it. Reads every byte once.
+    ///
+    /// # Errors
+    /// [`DamagedIndex`] if it isn't whole.
+    pub fn open(bytes: SourceBytes) -> Result<AddressIndex, DamagedIndex> {
+        let head = bytes.first_chunk::<HEADER>().ok_or(DamagedIndex("shorter than its head"))?;
+        if !head.starts_with(MAGIC) {
+            return Err(DamagedIndex("other magic"));
+        }
+        let count =
+            read_u64(head, 8).and_then(|count| usize::try_from(count).ok()).filter(|count| *count <= u32::MAX as usize);
+        let count = count.ok_or(DamagedIndex("impossible row count"))?;
+        let directory_bits = read_u32(head, 16).filter(|bits| *bits == self::directory_bits(count));
+        let directory_bits = directory_bits.ok_or(DamagedIndex("impossible directory"))?;
+        if bytes.len() != length(count, directory_bits) {
+            return Err(DamagedIndex("cut or grown"));
+        }
+        let (content, checksum) = bytes.split_at(bytes.len() - CHECKSUM);
+        if blake3::hash(content).as_bytes() != checksum {
+            return Err(DamagedIndex("checksum differs"));
+        }
+        Ok(AddressIndex { bytes, count, directory_bits })
+    }
+
+    /// How many addresses it has.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True if it has none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The row of `address`. A few memory accesses, whatever the size of the segment.
+    pub fn row_of(&self, address: &ContentAddress) -> Option<u32> {
+        let prefix = prefix_of(address.as_bytes());
+        let bucket = bucket_of(prefix, self.directory_bits);
+        let directory = HEADER + 4 * bucket;
+        let (first, end) = (read_u32(&self.bytes, directory)? as usize, read_u32(&self.bytes, directory + 4)? as usize);
+        let prefixes = HEADER + 4 * ((1 << self.directory_bits) + 1);
+        let tails = prefixes + 8 * self.count;
+        let rows = tails + TAIL * self.count;
+        (first..end)
+            .filter(|place| read_u64(&self.bytes, prefixes + 8 * place) == Some(prefix))
+            .find(|place| {
+                self.bytes.get(tails + TAIL * place..).is_some_and(|tail| tail.starts_with(&address.as_bytes()[8..]))
+            })
+            .and_then(|place| read_u32(&self.bytes, rows + 4 * place))
+    }
+}
+
+fn length(count: usize, bits: u32) -> usize {
+    HEADER + 4 * ((1 << bits) + 1) + (8 + TAIL + 4) * count + CHECKSUM
+}
+
+fn directory_bits(count: usize) -> u32 {
+    (count / BUCKET).max(1).next_power_of_two().trailing_zeros()
+}
+
+fn bucket_of(prefix: u64, bits: u32) -> usize {
+    prefix.checked_shr(64 - bits).unwrap_or(0) as usize
+}
+
+fn prefix_of(address: &[u8; 32]) -> u64 {
+    address.first_chunk().map_or(0, |prefix| u64::from_be_bytes(*prefix))
+}
+
+fn read_u64(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|chunk| u32::from_le_bytes(*chunk))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(count: u32) -> Vec<ContentAddress> {
+        (0..count).map(|number| ContentAddress::of(&number.to_be_bytes())).collect()
+    }
+
+    #[test]
+    fn every_address_is_found_at_its_row_and_no_other_is() {
+        for count in [0, 1, 7, 8, 9, 1_000, 20_000] {
+            let all = addresses(count);
+            let index = AddressIndex::open(AddressIndex::build(&all).into()).unwrap();
+            assert_eq!(index.len(), all.len());
+            for (row, address) in all.iter().enumerate() {
+                assert_eq!(index.row_of(address), Some(row as u32));
+            }
+            for stranger in (count..count + 1_000).map(|number| ContentAddress::of(&number.to_le_bytes())) {
+                let known = all.contains(&stranger);
+                assert_eq!(index.row_of(&stranger).is_some(), known);
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_that_share_their_first_bytes_are_told_apart() {
+        let all: Vec<_> = (0..50)
+            .map(|number| {
+                let mut digest = [0xff; 32];
+                digest[31] = number;
+                ContentAddress::from_digest(digest)
+            })
+            .collect();
+        let index = AddressIndex::open(AddressIndex::build(&all).into()).unwrap();
+        all.iter().enumerate().for_each(|(row, address)| assert_eq!(index.row_of(address), Some(row as u32)));
+    }
+
+    #[test]
+    fn a_damaged_index_is_refused() {
+        let bytes = AddressIndex::build(&addresses(100));
+        for at in (0..bytes.len()).step_by(17) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(AddressIndex::open(damaged.into()).is_err(), "byte {at}");
+        }
+        assert!(AddressIndex::open(bytes[..bytes.len() - 1].to_vec().into()).is_err());
+        assert!(AddressIndex::open(Vec::new().into()).is_err());
+    }
+}

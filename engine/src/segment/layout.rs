@@ -1,0 +1,112 @@
+//! How the Parquet files of the lake are laid out.
+//!
+//! Rows of a segment are sorted, so a person's rows share few pages; pages are small, so that a look-up decompresses little.
+//! Text that hardly repeats isn't tried as a dictionary. Columns that people filter on have page statistics; long text
+//! and blobs have none, which would only copy personal data into the footer.
+
+use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use gristmill_schemas::grain::Field;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::SortingColumn;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::schema::types::ColumnPath;
+
+/// Rows of a row group: the unit that one core encodes at a time.
+pub const ROW_GROUP_ROWS: usize = 65_536;
+
+/// Rows of a page at most.
+const PAGE_ROWS: usize = 4_096;
+
+/// Bytes of a page, before compression, from which on it is closed.
+const PAGE_BYTES: usize = 256 << 10;
+
+/// Columns whose values hardly repeat, beside the blob: a dictionary would be built in vain.
+const UNREPEATED: &[Field] = &[
+    Field::Content,
+    Field::ContentBlocks,
+    Field::Input,
+    Field::Stdout,
+    Field::Stderr,
+    Field::Code,
+    Field::Error,
+    Field::ThinkingContent,
+    Field::Conclusion,
+    Field::Context,
+    Field::History,
+    Field::AgreedContent,
+    Field::Description,
+    Field::ToolCallId,
+    Field::ParentMessageId,
+    Field::PriorConsent,
+];
+
+/// The order of rows in a segment.
+const SORT_ORDER: [Field; 4] = [Field::Namespace, Field::UserId, Field::Subject, Field::CreatedAt];
+
+/// Columns that people filter on.
+const FILTERED: &[Field] = &[
+    Field::Namespace,
+    Field::UserId,
+    Field::Subject,
+    Field::CreatedAt,
+    Field::TimestampMs,
+    Field::SessionId,
+    Field::RunId,
+    Field::Relation,
+    Field::SubjectDid,
+    Field::ToolName,
+    Field::GoalState,
+    Field::Role,
+];
+
+/// Columns that are looked up by equality.
+const LOOKED_UP: [&str; 4] =
+    [IdentityColumn::ContentAddress.name(), Field::UserId.name(), Field::Subject.name(), Field::SessionId.name()];
+
+fn column(name: &str) -> ColumnPath {
+    ColumnPath::from(name)
+}
+
+fn common() -> WriterPropertiesBuilder {
+    WriterProperties::builder()
+        .set_created_by(concat!("gristmill ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap_or_default()))
+        .set_statistics_enabled(EnabledStatistics::None)
+}
+
+/// The properties of segments.
+pub fn grains_properties() -> WriterProperties {
+    let mut builder = common()
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_data_page_size_limit(PAGE_BYTES)
+        .set_bloom_filter_max_ndv(ROW_GROUP_ROWS as u64)
+        .set_sorting_columns(sorting_columns());
+    let unrepeated = UNREPEATED.iter().map(|field| field.name());
+    for name in [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name()].into_iter().chain(unrepeated) {
+        builder = builder.set_column_dictionary_enabled(column(name), false);
+    }
+    let identity = [IdentityColumn::TypeByte.name(), IdentityColumn::Sensitivity.name()];
+    for name in FILTERED.iter().map(|field| field.name()).chain(identity) {
+        builder = builder.set_column_statistics_enabled(column(name), EnabledStatistics::Page);
+    }
+    for name in LOOKED_UP {
+        builder = builder.set_column_bloom_filter_enabled(column(name), true);
+    }
+    builder.build()
+}
+
+/// The properties of the other tables' files.
+pub fn records_properties() -> WriterProperties {
+    common().set_statistics_enabled(EnabledStatistics::None).build()
+}
+
+/// Leaves of the schema by which rows are sorted, nulls first.
+fn sorting_columns() -> Option<Vec<SortingColumn>> {
+    let leaves = parquet::arrow::ArrowSchemaConverter::new().convert(&grains_schema()).ok()?;
+    let place = |field: &Field| leaves.columns().iter().position(|leaf| leaf.path().string() == field.name());
+    SORT_ORDER
+        .iter()
+        .map(|field| Some(SortingColumn { column_idx: place(field)? as i32, descending: false, nulls_first: true }))
+        .collect()
+}

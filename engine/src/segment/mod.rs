@@ -1,0 +1,59 @@
+//! Segments: one Parquet file of `grains` each, immutable, with its sidecars.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `layout` | how is a segment's Parquet file laid out? |
+//! | `read` | how does the Parquet reader see a mapped file? |
+//! | `write` | how do batches become the file, on all cores? |
+//! | `addresses` | which row of the segment has this address? |
+
+mod addresses;
+mod layout;
+mod read;
+mod write;
+
+pub use addresses::{ADDRESSES_FILE, AddressIndex};
+pub use layout::{ROW_GROUP_ROWS, grains_properties, records_properties};
+pub(crate) use read::MappedFile;
+pub use write::SegmentFile;
+
+/// The name of a segment: unique, and the same in the data file's name and in the folder of its sidecars.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentId(String);
+
+impl SegmentId {
+    /// A new name, later than all that were made before it on this machine.
+    pub fn new() -> Self {
+        SegmentId(ulid::Ulid::generate().to_string().to_ascii_lowercase())
+    }
+
+    /// The segment of a data file.
+    pub fn of_file(name: &str) -> Option<SegmentId> {
+        let id = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
+        Some(SegmentId(id.to_owned()))
+    }
+
+    /// The name of the data file.
+    pub fn file_name(&self) -> String {
+        format!("part-{}.parquet", self.0)
+    }
+
+    /// The path of the sidecar `name`, from the lake's root.
+    pub fn sidecar(&self, name: &str) -> object_store::path::Path {
+        object_store::path::Path::from(format!("{SIDECARS}/{}/{name}", self.0))
+    }
+
+    /// The name alone.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for SegmentId {
+    fn default() -> Self {
+        SegmentId::new()
+    }
+}
+
+/// The folder of all sidecars: outside the tables' folders, where Delta's VACUUM removes what the log doesn't know.
+pub const SIDECARS: &str = "index";

@@ -1,0 +1,39 @@
+//! Mapped files as the Parquet reader wants them.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use gristmill_connectors::source::SourceBytes;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::reader::{ChunkReader, Length};
+
+/// A mapped file; clones share the mapping.
+#[derive(Clone)]
+pub(crate) struct MappedFile(pub(crate) Arc<SourceBytes>);
+
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Length for MappedFile {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+impl ChunkReader for MappedFile {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        Ok(self.get_bytes(start, (self.0.len() as u64).saturating_sub(start) as usize)?.reader())
+    }
+
+    /// A view of the mapping: nothing is copied.
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        let end = (start as usize).checked_add(length).filter(|end| *end <= self.0.len());
+        let end = end.ok_or_else(|| ParquetError::EOF(format!("{length} bytes at {start} reach beyond the file")))?;
+        Ok(Bytes::from_owner(self.clone()).slice(start as usize..end))
+    }
+}

@@ -1,0 +1,100 @@
+//! Batches to a Parquet file, row groups encoded side by side.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use parquet::arrow::ArrowSchemaConverter;
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use tempfile::NamedTempFile;
+
+/// A Parquet file that is being written by many threads. Row groups may be encoded in any order; they stand in the file in
+/// the order of their numbers, whatever the threads do.
+pub struct SegmentFile {
+    schema: SchemaRef,
+    factory: ArrowRowGroupWriterFactory,
+    tail: Mutex<Tail>,
+}
+
+/// The end of the file, and the row groups that wait for an earlier one.
+struct Tail {
+    writer: SerializedFileWriter<BufWriter<File>>,
+    next: usize,
+    waiting: BTreeMap<usize, Vec<ArrowColumnChunk>>,
+}
+
+/// Bytes that are gathered before they are written to the file.
+const BUFFER: usize = 1 << 20;
+
+impl SegmentFile {
+    /// Begins a file with `schema` in `file`.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub fn create(file: &NamedTempFile, schema: SchemaRef, properties: WriterProperties) -> Result<Self, ParquetError> {
+        let leaves = ArrowSchemaConverter::new().with_coerce_types(properties.coerce_types()).convert(&schema)?;
+        let mut properties = properties;
+        parquet::arrow::add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
+        let sink = BufWriter::with_capacity(BUFFER, file.reopen()?);
+        let writer = SerializedFileWriter::new(sink, leaves.root_schema_ptr(), Arc::new(properties))?;
+        let factory = ArrowRowGroupWriterFactory::new(&writer, Arc::clone(&schema));
+        Ok(SegmentFile { schema, factory, tail: Mutex::new(Tail { writer, next: 0, waiting: BTreeMap::new() }) })
+    }
+
+    /// Encodes `batch` as row group `number`. Numbers count from 0, each comes once.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub fn write_row_group(&self, number: usize, batch: &RecordBatch) -> Result<(), ParquetError> {
+        let mut writers = self.factory.create_column_writers(number)?.into_iter();
+        let mut chunks = Vec::with_capacity(writers.len());
+        for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
+            for leaf in compute_leaves(field, column)? {
+                let mut writer =
+                    writers.next().ok_or_else(|| ParquetError::General("more columns than writers".into()))?;
+                writer.write(&leaf)?;
+                chunks.push(writer.close()?);
+            }
+        }
+        self.lock().append(number, chunks)
+    }
+
+    /// Ends the file; answers how many rows it has.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub fn finish(self) -> Result<u64, ParquetError> {
+        let tail = self.tail.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !tail.waiting.is_empty() {
+            return Err(ParquetError::General(format!("row group {} is missing", tail.next)));
+        }
+        let metadata = tail.writer.close()?;
+        Ok(metadata.file_metadata().num_rows().max(0) as u64)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Tail> {
+        // A thread that panicked has left the tail between two row groups, never inside one that others see.
+        self.tail.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Tail {
+    fn append(&mut self, number: usize, chunks: Vec<ArrowColumnChunk>) -> Result<(), ParquetError> {
+        self.waiting.insert(number, chunks);
+        while let Some(chunks) = self.waiting.remove(&self.next) {
+            let mut group = self.writer.next_row_group()?;
+            for chunk in chunks {
+                chunk.append_to_row_group(&mut group)?;
+            }
+            group.close()?;
+            self.next += 1;
+        }
+        Ok(())
+    }
+}
