@@ -65,6 +65,8 @@ pub use vocabulary::{
 };
 
 #[cfg(test)]
+mod decisions;
+#[cfg(test)]
 mod laws;
 #[cfg(test)]
 mod review;

@@ -250,8 +250,17 @@ impl Read for i64 {
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
         let number = json.as_number().ok_or_else(|| wrong_type::<Self>(json, place))?;
-        number.as_i64().ok_or_else(|| CmfError::NotAnInteger { path: place.path(), found: quoted(number.as_str()) })
+        whole(number).ok_or_else(|| CmfError::NotAnInteger { path: place.path(), found: quoted(number.as_str()) })
     }
+}
+
+/// The integer that a number is by value: `13.0` and `1.3e1` are thirteen as `13` is. What isn't spelled as an integer
+/// must be small enough for a double to hold exactly.
+fn whole(number: &Number) -> Option<i64> {
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    let is_exact = |value: &f64| value.fract() == 0.0 && value.abs() < EXACT;
+    let spelled_otherwise = || Some(number.as_f64()).filter(|value| !number.is_integer() && is_exact(value));
+    number.as_i64().or_else(|| spelled_otherwise().map(|value| value as i64))
 }
 
 impl Write for i64 {

@@ -1,10 +1,10 @@
 //! The fourteen findings of the review that precedes the specification, each as the test that it asked for.
 
-use super::view::{DictOptions, DictSink, JsonText};
+use super::view::{DictOptions, JsonText};
 use super::*;
 use crate::json::{Json, Object};
 
-fn json(text: &str) -> Json<'_> {
+pub(super) fn json(text: &str) -> Json<'_> {
     Json::parse(text.as_bytes()).unwrap()
 }
 
@@ -13,13 +13,13 @@ fn message(text: &str) -> Result<Message, CmfError> {
 }
 
 /// A message with one part of the type `kind` whose body is `body`.
-fn with_part(role: &str, kind: &str, body: &str) -> Result<Message, CmfError> {
+pub(super) fn with_part(role: &str, kind: &str, body: &str) -> Result<Message, CmfError> {
     let key = if matches!(kind, "text" | "thinking") { "text" } else { "content" };
     message(&format!(r#"{{"role":"{role}","content":[{{"content_type":"{kind}","{key}":{body}}}]}}"#))
 }
 
 /// A body that is good for each kind.
-fn good_body(kind: ContentType) -> &'static str {
+pub(super) fn good_body(kind: ContentType) -> &'static str {
     match kind {
         ContentType::Text | ContentType::Thinking => r#""hello""#,
         ContentType::ToolCall => r#"{"tool_call_id":"1","name":"t","arguments":{"q":[1,"é"]}}"#,
@@ -297,125 +297,4 @@ fn finding_14_nothing_that_a_view_gives_out_changes_the_view() {
     // Without the capability the gated accessor shows none of them.
     let blind = views(&call, Access::new(Some(&extensions), CapabilitySet::NONE)).next().unwrap();
     assert_eq!((blind.header("authorization"), blind.header("x-ok")), (None, None));
-}
-
-/// A sink may be any type of the caller's: policy engines build their own values.
-#[test]
-fn a_view_can_be_told_to_a_sink_of_the_callers_own() {
-    #[derive(Default)]
-    struct Keys(Vec<String>);
-    impl DictSink for Keys {
-        fn open_object(&mut self) {}
-        fn key(&mut self, key: &str) {
-            self.0.push(key.to_owned());
-        }
-        fn close_object(&mut self) {}
-        fn open_array(&mut self) {}
-        fn close_array(&mut self) {}
-        fn text(&mut self, _: &str) {}
-        fn flag(&mut self, _: bool) {}
-        fn integer(&mut self, _: i64) {}
-        fn null(&mut self) {}
-        fn json(&mut self, _: &Json) {}
-    }
-    let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
-    let mut keys = Keys::default();
-    views(&call, Access::NONE).at_hook(Some("h")).next().unwrap().write_dict(DictOptions::default(), &mut keys);
-    assert_eq!(
-        keys.0,
-        [
-            "kind",
-            "role",
-            "is_pre",
-            "is_post",
-            "action",
-            "hook",
-            "uri",
-            "name",
-            "content",
-            "size_bytes",
-            "arguments",
-            "q",
-            "properties",
-            "namespace",
-            "tool_id"
-        ]
-    );
-}
-
-#[test]
-fn nested_prompt_messages_are_seen_where_views_are_recursive() {
-    let nested = r#"{"prompt_request_id":"1","prompt_name":"outer","messages":[
-        {"role":"user","content":[{"content_type":"text","text":"a"},
-            {"content_type":"prompt_result","content":{"prompt_request_id":"2","prompt_name":"inner","messages":[
-                {"role":"assistant","content":[{"content_type":"text","text":"b"}]}]}},
-            {"content_type":"text","text":"c"}]},
-        {"role":"tool","content":[]},
-        {"role":"tool","content":[{"content_type":"text","text":"d"}]}]}"#;
-    let mut message = with_part("tool", "prompt_result", nested).unwrap();
-    message.content.push(Part::text("e"));
-    assert_eq!(views(&message, Access::NONE).count(), 2);
-    let seen: Vec<String> = views(&message, Access::NONE)
-        .recursive()
-        .map(|view| format!("{}{}{}", view.depth(), view.role(), view.content().or(view.name()).unwrap()))
-        .collect();
-    assert_eq!(seen, ["0toolouter", "1usera", "1userinner", "2assistantb", "1userc", "1toold", "0toole"]);
-}
-
-#[test]
-fn messages_nested_beyond_the_limit_are_refused() {
-    let mut text = r#"{"role":"user","content":[]}"#.to_owned();
-    for _ in 0..40 {
-        text = format!(
-            r#"{{"role":"user","content":[{{"content_type":"prompt_result","content":{{"prompt_request_id":"1","prompt_name":"p","messages":[{text}]}}}}]}}"#
-        );
-    }
-    let json = Json::parse_with_depth(text.as_bytes(), 1000).unwrap();
-    assert!(matches!(Message::parse(&json).unwrap_err(), CmfError::TooDeep { .. }));
-}
-
-#[test]
-fn a_history_is_limited_at_below_and_above() {
-    let agent = |messages: usize| {
-        let history = vec![r#"{"role":"user"}"#; messages].join(",");
-        Extensions::parse(&json(&format!(r#"{{"agent":{{"conversation":{{"history":[{history}]}}}}}}"#)))
-    };
-    assert!(agent(extensions::HISTORY_LIMIT_MESSAGES).is_ok());
-    let error = agent(extensions::HISTORY_LIMIT_MESSAGES + 1).unwrap_err();
-    assert_eq!(error.to_string(), "$.agent.conversation.history: expected at most 100 items, came 101");
-}
-
-#[test]
-fn a_line_may_carry_the_message_beside_or_around_its_extensions() {
-    let beside = r#"{"message":{"role":"user"},"extensions":{"request":{"environment":"dev"}},"hook":"llm_input"}"#;
-    let around = r#"{"role":"user","extensions":{"request":{"environment":"dev"}}}"#;
-    let (beside, around) = (Envelope::parse(&json(beside)).unwrap(), Envelope::parse(&json(around)).unwrap());
-    assert_eq!((&beside.message, &beside.extensions), (&around.message, &around.extensions));
-    assert_eq!((beside.hook.as_deref(), around.hook.as_deref()), (Some("llm_input"), None));
-    assert_eq!(Envelope::parse(&beside.to_json()), Ok(beside));
-    assert!(Envelope::parse(&json(r#"{"message":{"role":"user"},"extra":1}"#)).is_err());
-    assert!(Envelope::parse(&json(r#"{"role":"user","extra":1}"#)).is_err());
-}
-
-#[test]
-fn resources_find_their_profile_by_name_and_then_by_uri() {
-    let extensions =
-        json(r#"{"security":{"objects":{"file:///a":{"managed_by":"tool"},"n":{"managed_by":"both"},"":{}}}}"#);
-    let extensions = Extensions::parse(&extensions).unwrap();
-    let managed_by = |name: &str| {
-        let body = format!(r#"{{"resource_request_id":"1","uri":"file:///a","resource_type":"file","name":{name}}}"#);
-        let message = with_part("user", "resource_ref", &body).unwrap();
-        let access = Access::new(Some(&extensions), CapabilitySet::NONE.with_open_profiles());
-        views(&message, access).next().unwrap().object().unwrap().managed_by.clone()
-    };
-    assert_eq!([managed_by("null"), managed_by(r#""""#), managed_by(r#""n""#)], ["tool", "tool", "both"]);
-}
-
-#[test]
-fn arguments_stay_inside_where_that_is_asked_for() {
-    let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
-    let view = views(&call, Access::NONE).next().unwrap();
-    let dict = |arguments| view.to_dict(DictOptions { content: false, arguments, ..DictOptions::default() });
-    assert!(dict(true).get("arguments").is_some());
-    assert!(!dict(false).to_string().contains('é'));
 }

@@ -29,6 +29,11 @@ fn one_map_of_headers(fields: &Fields) -> Result<(), CmfError> {
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
+    /// No headers.
+    pub const fn new() -> Self {
+        Headers(Vec::new())
+    }
+
     /// The value of the first header that is called `name` in any case.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(own, _)| same_name(own, name)).map(|(_, value)| value)

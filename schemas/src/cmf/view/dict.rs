@@ -1,8 +1,9 @@
 //! A view as one object, for policy engines outside and for people (§4.7): members in a fixed order, secrets left out.
 
+use super::MessageView;
 use super::properties::Property;
 use super::sink::{DictSink, JsonTree};
-use super::{MessageView, VisibleSubject};
+use crate::cmf::access::VisibleSubject;
 use crate::cmf::extensions::{AgentExtension, DataPolicy, Headers, ObjectSecurityProfile, same_name};
 use crate::json::{Json, Object};
 
