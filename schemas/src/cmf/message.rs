@@ -1,9 +1,9 @@
 //! A message (§2), and a message with what travels beside it.
 
-use super::error::CmfError;
+use super::error::{CmfError, Place};
 use super::extensions::Extensions;
 use super::part::Part;
-use super::record::{Fields, Read, Write, record};
+use super::record::{Fields, Write, record};
 use super::vocabulary::{Channel, Role};
 use crate::json::{Json, Object};
 
@@ -46,6 +46,11 @@ pub struct Envelope {
     pub hook: Option<String>,
 }
 
+/// The members of an envelope.
+const BESIDE: &[&str] = &["message", "extensions", "hook"];
+/// The members of a message that carries its extensions.
+const AROUND: &[&str] = &["schema_version", "role", "content", "channel", "extensions"];
+
 impl Envelope {
     /// Reads either of the two forms that a line of messages may have: `{"message": …, "extensions": …, "hook": …}`, or a
     /// message that carries `extensions` as a member, as the specification's text draws it.
@@ -53,32 +58,25 @@ impl Envelope {
     /// # Errors
     /// [`CmfError`] as [`Message::parse`] and [`Extensions::parse`] give it, and for a member that is neither.
     pub fn parse(json: &Json) -> Result<Self, CmfError> {
-        let root = super::error::Place::ROOT;
-        let fields = Fields::of(json, &root)?;
+        let fields = Fields::of(json, &Place::ROOT)?;
         let extensions = fields.optional("extensions")?;
         if fields.has("message") {
-            fields.refuse_unknown(&["message", "extensions", "hook"])?;
+            fields.refuse_unknown(BESIDE)?;
             return Ok(Envelope { message: fields.required("message")?, extensions, hook: fields.optional("hook")? });
         }
-        let message: Object = json
-            .as_object()
-            .into_iter()
-            .flat_map(Object::iter)
-            .filter(|(key, _)| *key != "extensions")
-            .map(|(key, value)| (key, value.clone()))
-            .collect();
-        Ok(Envelope { message: Message::read(&Json::Object(message), &root)?, extensions, hook: None })
+        fields.refuse_unknown(AROUND)?;
+        Ok(Envelope { message: Message::from_fields(&fields)?, extensions, hook: None })
     }
 
     /// Writes the first form: message, extensions and hook beside each other, those that are unset left out.
     pub fn to_json(&self) -> Json<'static> {
         let mut object = Object::new();
-        object.insert("message", self.message.write());
+        object.append_new("message", self.message.write());
         if let Some(extensions) = &self.extensions {
-            object.insert("extensions", extensions.write());
+            object.append_new("extensions", extensions.write());
         }
         if let Some(hook) = &self.hook {
-            object.insert("hook", hook.write());
+            object.append_new("hook", hook.write());
         }
         Json::Object(object)
     }

@@ -132,8 +132,8 @@ impl Write for Part {
     fn write(&self) -> Json<'static> {
         let kind = self.content_type();
         let mut object = Object::new();
-        object.insert("content_type", kind.as_str());
-        object.insert(body_key(kind), self.body());
+        object.append_new("content_type", kind.as_str());
+        object.append_new(body_key(kind), self.body());
         Json::Object(object)
     }
 }

@@ -78,10 +78,13 @@ impl<'j, 'p> Fields<'j, 'p> {
         }
     }
 
-    /// The members whose keys are not among `known`.
+    /// The members whose keys are not among `known`; the empty key there stands for the field that takes them.
     pub(super) fn rest(&self, known: &[&str]) -> Object<'static> {
-        let unknown = self.object.iter().filter(|(key, _)| !known.contains(key));
-        unknown.map(|(key, value)| (key.to_owned(), value.clone().into_owned())).collect()
+        let mut rest = Object::new();
+        for (key, value) in self.object.iter().filter(|(key, _)| key.is_empty() || !known.contains(key)) {
+            rest.append_new(key.to_owned(), value.clone().into_owned());
+        }
+        rest
     }
 
     /// An error if there is a member whose key is not among `known`.
@@ -136,18 +139,18 @@ macro_rules! read_field {
 
 macro_rules! write_field {
     (required $value:expr, $key:expr, $object:ident) => {
-        $object.insert($key, $crate::cmf::record::Write::write($value))
+        $object.append_new($key, $crate::cmf::record::Write::write($value))
     };
     (default $value:expr, $key:expr, $object:ident) => {
-        $object.insert($key, $crate::cmf::record::Write::write($value))
+        $object.append_new($key, $crate::cmf::record::Write::write($value))
     };
     (optional $value:expr, $key:expr, $object:ident) => {
-        $value.as_ref().and_then(|value| $object.insert($key, $crate::cmf::record::Write::write(value)))
+        if let Some(value) = $value.as_ref() {
+            $object.append_new($key, $crate::cmf::record::Write::write(value));
+        }
     };
     (rest $value:expr, $key:expr, $object:ident) => {
-        $value.iter().for_each(|(key, value)| {
-            $object.insert(key.to_owned(), value.clone());
-        })
+        $value.iter().for_each(|(key, value)| $object.append_new(key.to_owned(), value.clone()))
     };
 }
 
@@ -173,7 +176,7 @@ macro_rules! record {
             /// Reads it from JSON, strictly.
             ///
             /// # Errors
-            /// [`CmfError`]($crate::cmf::CmfError) with the path of the first member that is missing or malformed.
+            /// [`CmfError`](crate::cmf::CmfError) with the path of the first member that is missing or malformed.
             pub fn parse(json: &$crate::json::Json) -> Result<Self, $crate::cmf::CmfError> {
                 $crate::cmf::record::Read::read(json, &$crate::cmf::error::Place::ROOT)
             }
@@ -181,6 +184,17 @@ macro_rules! record {
             /// Writes it as JSON: optional members that are unset are left out, those with a default are always there.
             pub fn to_json(&self) -> $crate::json::Json<'static> {
                 $crate::cmf::record::Write::write(self)
+            }
+
+            /// Reads the fields, without a look at what else is there.
+            fn from_fields(fields: &$crate::cmf::record::Fields) -> Result<Self, $crate::cmf::CmfError> {
+                let record = $name {
+                    $( $field: $crate::cmf::record::read_field!(
+                        $mode fields, $crate::cmf::record::key!($field $($key)?) $(, $default)?
+                    ), )*
+                };
+                $( $after(&record, fields)?; )?
+                Ok(record)
             }
         }
 
@@ -193,13 +207,7 @@ macro_rules! record {
             ) -> Result<Self, $crate::cmf::CmfError> {
                 let fields = $crate::cmf::record::Fields::of(json, place)?;
                 $( $before(&fields)?; )?
-                let record = $name {
-                    $( $field: $crate::cmf::record::read_field!(
-                        $mode fields, $crate::cmf::record::key!($field $($key)?) $(, $default)?
-                    ), )*
-                };
-                $( $after(&record, &fields)?; )?
-                Ok(record)
+                Self::from_fields(&fields)
             }
         }
 
@@ -270,7 +278,7 @@ impl Write for i64 {
 }
 
 impl Read for f64 {
-    const EXPECTED: &'static str = "number";
+    const EXPECTED: &'static str = "finite number";
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
         json.as_f64().filter(|value| value.is_finite()).ok_or_else(|| wrong_type::<Self>(json, place))
@@ -353,7 +361,9 @@ impl<T: Read> Read for BTreeMap<String, T> {
 
 impl<T: Write> Write for BTreeMap<String, T> {
     fn write(&self) -> Json<'static> {
-        Json::Object(self.iter().map(|(key, value)| (key.clone(), value.write())).collect())
+        let mut object = Object::new();
+        self.iter().for_each(|(key, value)| object.append_new(key.clone(), value.write()));
+        Json::Object(object)
     }
 }
 

@@ -53,6 +53,12 @@ impl Headers {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    fn sorted(&self) -> Vec<&(String, String)> {
+        let mut headers: Vec<_> = self.0.iter().collect();
+        headers.sort_unstable();
+        headers
+    }
+
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -70,7 +76,7 @@ pub(in crate::cmf) fn same_name(left: &str, right: &str) -> bool {
 impl PartialEq for Headers {
     /// As maps: the order doesn't count.
     fn eq(&self, other: &Self) -> bool {
-        self.0.len() == other.0.len() && self.0.iter().all(|header| other.0.contains(header))
+        self.0 == other.0 || (self.0.len() == other.0.len() && self.sorted() == other.sorted())
     }
 }
 
@@ -96,6 +102,8 @@ impl Read for Headers {
 
 impl Write for Headers {
     fn write(&self) -> Json<'static> {
-        Json::Object(self.0.iter().cloned().collect::<Object>())
+        let mut object = Object::new();
+        self.iter().for_each(|(name, value)| object.append_new(name.to_owned(), value.to_owned()));
+        Json::Object(object)
     }
 }

@@ -172,11 +172,14 @@ impl<'a> MessageView<'a> {
         self.content.get_or_init(|| text::content(self.part)).as_deref()
     }
 
-    /// True if there is text, even empty text.
+    /// True if there is text, even empty text. Forms none.
     pub fn has_content(&self) -> bool {
         match self.part {
+            Part::Text(_) | Part::Thinking(_) | Part::ToolCall(_) | Part::PromptRequest(_) => true,
             Part::ToolResult(result) => result.content.is_some(),
-            _ => self.content().is_some(),
+            Part::Resource(resource) => resource.content.is_some(),
+            Part::PromptResult(result) => result.content.is_some(),
+            Part::ResourceRef(_) | Part::Image(_) | Part::Video(_) | Part::Audio(_) | Part::Document(_) => false,
         }
     }
 

@@ -5,8 +5,8 @@
 
 use crate::json::{Json, Object, write_string};
 
-/// Takes in one value, member by member. Calls are well formed: keys and values alternate within objects, and what is
-/// opened is closed.
+/// Takes in one value, member by member. Calls are well formed: keys and values alternate within objects, no key
+/// comes twice in one, and what is opened is closed.
 pub trait DictSink {
     /// An object begins.
     fn open_object(&mut self);
@@ -46,9 +46,7 @@ impl JsonTree {
 
     fn put(&mut self, value: Json<'static>) {
         match self.open.last_mut() {
-            Some(Json::Object(object)) => {
-                object.insert(self.keys.pop().unwrap_or_default(), value);
-            }
+            Some(Json::Object(object)) => object.append_new(self.keys.pop().unwrap_or_default(), value),
             Some(Json::Array(items)) => items.push(value),
             _ => self.root = value,
         }
