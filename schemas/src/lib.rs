@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`address`] | what is a grain called, and is this blob the one that is called so? |
 //! | [`grain`] | what does a blob say, and what is the one blob of a grain? |
+//! | [`cmf`] | what is a message of the Common Message Format, and what do policies see of it? |
 //! | [`json`] | how is JSON kept as it was written? |
 //! | [`error`] | what is wrong, by which code of the specification, and where? |
 //!
-//! Section numbers (§) are those of the Open Memory Specification 1.3.
+//! Section numbers (§) are those of the Open Memory Specification 1.3, in [`cmf`] those of its own specification.
 
 pub mod address;
+pub mod cmf;
 pub mod columns;
 mod compression;
 pub mod container;

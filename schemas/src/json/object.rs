@@ -1,8 +1,10 @@
 //! A JSON object that keeps the order of its members.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use super::Json;
+use super::parse::HASHED_FROM;
 
 /// Members in the order in which they were written, each key once. Look-ups are linear: the objects of messages and grains are
 /// small. Equality ignores the order.
@@ -59,6 +61,11 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// Adds a member whose key is known to be new, without looking for it: a loop of [`Object::insert`] is quadratic.
+    pub fn append_new(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Json<'a>>) {
+        self.members.push((key.into(), value.into()));
+    }
+
     /// Takes `key` out, keeping the order of the others.
     pub fn remove(&mut self, key: &str) -> Option<Json<'a>> {
         let at = self.members.iter().position(|(name, _)| name == key)?;
@@ -84,7 +91,14 @@ impl<'a> Object<'a> {
 
 impl PartialEq for Object<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.iter().all(|(key, value)| other.get(key) == Some(value))
+        if self.len() != other.len() {
+            return false;
+        }
+        if self.len() < HASHED_FROM {
+            return self.iter().all(|(key, value)| other.get(key) == Some(value));
+        }
+        let by_key: HashMap<&str, &Json> = other.iter().collect();
+        self.iter().all(|(key, value)| by_key.get(key) == Some(&value))
     }
 }
 
@@ -105,5 +119,29 @@ impl<'a, K: Into<Cow<'a, str>>, V: Into<Json<'a>>> FromIterator<(K, V)> for Obje
             object.insert(key, value);
         }
         object
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equality_ignores_the_order_of_few_and_of_many_members() {
+        for count in [3, 50_000] {
+            let object = |keys: &mut dyn Iterator<Item = u64>| {
+                let mut object = Object::new();
+                keys.for_each(|key| object.append_new(key.to_string(), key));
+                object
+            };
+            let (forwards, backwards) = (object(&mut (0..count)), object(&mut (0..count).rev()));
+            assert!(forwards == backwards);
+            let mut other = backwards.clone();
+            other.insert("0", Json::Null);
+            assert!(forwards != other);
+            other.remove("0");
+            other.append_new("x", 0_u64);
+            assert!(forwards != other);
+        }
     }
 }

@@ -10,8 +10,8 @@ use super::{Json, Number, Object};
 /// How deep arrays and objects may nest unless the caller says otherwise.
 pub const DEFAULT_DEPTH_LIMIT: usize = 128;
 
-/// From this many members on, repeated keys are looked for with a hash set instead of a scan.
-const HASHED_FROM: usize = 16;
+/// From this many members on, keys are looked up by hash instead of by a scan.
+pub(super) const HASHED_FROM: usize = 16;
 
 /// Text that isn't JSON, with where and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

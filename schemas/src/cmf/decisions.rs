@@ -1,0 +1,224 @@
+//! What was decided where the specification is silent or its readers disagree, each as a test.
+
+use super::review::{good_body, json, with_part};
+use super::view::{DictOptions, DictSink, HeaderStripping};
+use super::*;
+use crate::json::Json;
+
+/// A sink may be any type of the caller's: policy engines build their own values.
+#[test]
+fn a_view_can_be_told_to_a_sink_of_the_callers_own() {
+    #[derive(Default)]
+    struct Keys(Vec<String>);
+    impl DictSink for Keys {
+        fn open_object(&mut self) {}
+        fn key(&mut self, key: &str) {
+            self.0.push(key.to_owned());
+        }
+        fn close_object(&mut self) {}
+        fn open_array(&mut self) {}
+        fn close_array(&mut self) {}
+        fn text(&mut self, _: &str) {}
+        fn flag(&mut self, _: bool) {}
+        fn integer(&mut self, _: i64) {}
+        fn null(&mut self) {}
+        fn json(&mut self, _: &Json) {}
+    }
+    let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
+    let mut keys = Keys::default();
+    views(&call, Access::NONE).at_hook(Some("h")).next().unwrap().write_dict(DictOptions::default(), &mut keys);
+    assert_eq!(
+        keys.0,
+        [
+            "kind",
+            "role",
+            "is_pre",
+            "is_post",
+            "action",
+            "hook",
+            "uri",
+            "name",
+            "content",
+            "size_bytes",
+            "arguments",
+            "q",
+            "properties",
+            "namespace",
+            "tool_id"
+        ]
+    );
+}
+
+#[test]
+fn nested_prompt_messages_are_seen_where_views_are_recursive() {
+    let nested = r#"{"prompt_request_id":"1","prompt_name":"outer","messages":[
+        {"role":"user","content":[{"content_type":"text","text":"a"},
+            {"content_type":"prompt_result","content":{"prompt_request_id":"2","prompt_name":"inner","messages":[
+                {"role":"assistant","content":[{"content_type":"text","text":"b"}]}]}},
+            {"content_type":"text","text":"c"}]},
+        {"role":"tool","content":[]},
+        {"role":"tool","content":[{"content_type":"text","text":"d"}]}]}"#;
+    let mut message = with_part("tool", "prompt_result", nested).unwrap();
+    message.content.push(Part::text("e"));
+    assert_eq!(views(&message, Access::NONE).count(), 2);
+    let seen: Vec<String> = views(&message, Access::NONE)
+        .recursive()
+        .map(|view| format!("{}{}{}", view.depth(), view.role(), view.content().or(view.name()).unwrap()))
+        .collect();
+    assert_eq!(seen, ["0toolouter", "1usera", "1userinner", "2assistantb", "1userc", "1toold", "0toole"]);
+}
+
+#[test]
+fn messages_nested_beyond_the_limit_are_refused() {
+    let mut text = r#"{"role":"user","content":[]}"#.to_owned();
+    for _ in 0..40 {
+        text = format!(
+            r#"{{"role":"user","content":[{{"content_type":"prompt_result","content":{{"prompt_request_id":"1","prompt_name":"p","messages":[{text}]}}}}]}}"#
+        );
+    }
+    let json = Json::parse_with_depth(text.as_bytes(), 1000).unwrap();
+    assert!(matches!(Message::parse(&json).unwrap_err(), CmfError::TooDeep { .. }));
+}
+
+#[test]
+fn a_history_is_limited_at_below_and_above() {
+    let agent = |messages: usize| {
+        let history = vec![r#"{"role":"user"}"#; messages].join(",");
+        Extensions::parse(&json(&format!(r#"{{"agent":{{"conversation":{{"history":[{history}]}}}}}}"#)))
+    };
+    assert!(agent(extensions::HISTORY_LIMIT_MESSAGES).is_ok());
+    let error = agent(extensions::HISTORY_LIMIT_MESSAGES + 1).unwrap_err();
+    assert_eq!(error.to_string(), "$.agent.conversation.history: expected at most 100 items, came 101");
+}
+
+#[test]
+fn a_line_may_carry_the_message_beside_or_around_its_extensions() {
+    let beside = r#"{"message":{"role":"user"},"extensions":{"request":{"environment":"dev"}},"hook":"llm_input"}"#;
+    let around = r#"{"role":"user","extensions":{"request":{"environment":"dev"}}}"#;
+    let (beside, around) = (Envelope::parse(&json(beside)).unwrap(), Envelope::parse(&json(around)).unwrap());
+    assert_eq!((&beside.message, &beside.extensions), (&around.message, &around.extensions));
+    assert_eq!((beside.hook.as_deref(), around.hook.as_deref()), (Some("llm_input"), None));
+    assert_eq!(Envelope::parse(&beside.to_json()), Ok(beside));
+    assert!(Envelope::parse(&json(r#"{"message":{"role":"user"},"extra":1}"#)).is_err());
+    assert!(Envelope::parse(&json(r#"{"role":"user","extra":1}"#)).is_err());
+}
+
+#[test]
+fn resources_find_their_profile_by_name_and_then_by_uri() {
+    let extensions =
+        json(r#"{"security":{"objects":{"file:///a":{"managed_by":"tool"},"n":{"managed_by":"both"},"":{}}}}"#);
+    let extensions = Extensions::parse(&extensions).unwrap();
+    let managed_by = |name: &str| {
+        let body = format!(r#"{{"resource_request_id":"1","uri":"file:///a","resource_type":"file","name":{name}}}"#);
+        let message = with_part("user", "resource_ref", &body).unwrap();
+        let access = Access::new(Some(&extensions), CapabilitySet::NONE.with_open_profiles());
+        views(&message, access).next().unwrap().object().unwrap().managed_by.clone()
+    };
+    assert_eq!([managed_by("null"), managed_by(r#""""#), managed_by(r#""n""#)], ["tool", "tool", "both"]);
+}
+
+#[test]
+fn arguments_stay_inside_where_that_is_asked_for() {
+    let call = with_part("assistant", "tool_call", good_body(ContentType::ToolCall)).unwrap();
+    let view = views(&call, Access::NONE).next().unwrap();
+    let dict = |arguments| view.to_dict(DictOptions { content: false, arguments, ..DictOptions::default() });
+    assert!(dict(true).get("arguments").is_some());
+    assert!(!dict(false).to_string().contains('é'));
+}
+
+#[test]
+fn profiles_and_policies_are_hidden_unless_granted_or_opened() {
+    let extensions = json(r#"{"security":{"classification":"c","objects":{"t":{}},"data":{"t":{}}}}"#);
+    let extensions = Extensions::parse(&extensions).unwrap();
+    let seen = |capabilities| filter(Some(&extensions), capabilities).unwrap().security.unwrap();
+    let closed = seen(CapabilitySet::NONE);
+    assert!(closed.objects.is_empty() && closed.data.is_empty());
+    assert_eq!(closed.classification.as_deref(), Some("c"));
+    let objects = seen(CapabilitySet::from_names(["read_objects"]).unwrap());
+    assert_eq!((objects.objects.len(), objects.data.len()), (1, 0));
+    let open = seen(CapabilitySet::NONE.with_open_profiles());
+    assert_eq!((open.objects.len(), open.data.len()), (1, 1));
+}
+
+#[test]
+fn credential_headers_are_stripped_unless_the_specified_three_are_asked_for() {
+    let names = ["authorization", "Cookie", "X-API-KEY", "Set-Cookie", "Proxy-Authorization", "X-Auth-Token", "X-Ok"];
+    let kept =
+        |stripping: HeaderStripping| names.into_iter().filter(|name| !stripping.strips(name)).collect::<Vec<_>>();
+    assert_eq!(kept(HeaderStripping::default()), ["X-Ok"]);
+    assert_eq!(kept(HeaderStripping::Specified), ["Set-Cookie", "Proxy-Authorization", "X-Auth-Token", "X-Ok"]);
+}
+
+#[test]
+fn a_change_of_the_classification_is_a_violation() {
+    let security =
+        |level: &str| Extensions::parse(&json(&format!(r#"{{"security":{{"classification":"{level}"}}}}"#))).unwrap();
+    let violation = validate(Some(&security("secret")), Some(&security("public")), CapabilitySet::all()).unwrap_err();
+    assert_eq!((violation.slot, violation.slot.tier()), (Slot::Classification, MutabilityTier::Immutable));
+}
+
+#[test]
+fn headers_are_guarded_and_a_change_of_them_is_told() {
+    assert_eq!(Slot::Http.tier(), MutabilityTier::Guarded);
+    let headers =
+        |value: &str| Extensions::parse(&json(&format!(r#"{{"http":{{"headers":{{"a":"{value}"}}}}}}"#))).unwrap();
+    let (before, after) = (headers("1"), headers("2"));
+    let change = |names: &[&str]| {
+        let merged =
+            merge(Some(&before), Some(&after), CapabilitySet::from_names(names.iter().copied()).unwrap()).unwrap();
+        (merged.accepted, merged.ignored)
+    };
+    assert_eq!(change(&["write_headers"]), (vec![Slot::Http], vec![]));
+    assert_eq!(change(&["read_headers"]), (vec![], vec![Slot::Http]));
+}
+
+#[test]
+fn a_legal_hop_passes_the_check_as_it_passes_the_merge() {
+    let hop = r#"{"subject_id":"a","subject_type":"user"}"#;
+    let chain = |hops: &str| Extensions::parse(&json(&format!(r#"{{"delegation":{{"chain":[{hops}]}}}}"#))).unwrap();
+    let (none, one) = (chain(""), chain(hop));
+    let may_append = CapabilitySet::from_names(["append_delegation"]).unwrap();
+    assert_eq!(validate(Some(&none), Some(&one), may_append), Ok(()));
+    assert!(validate(Some(&one), Some(&none), may_append).is_err());
+    assert!(validate(Some(&none), Some(&one), CapabilitySet::NONE).is_err());
+    let merged = merge(Some(&none), Some(&one), may_append).unwrap().extensions.unwrap().into_owned();
+    assert_eq!(merged.delegation.unwrap().depth, 1);
+}
+
+#[test]
+fn slots_of_the_future_are_kept_and_shown_to_nobody() {
+    let text = r#"{"raw_credentials":{"token":"s3cret"},"custom":{}}"#;
+    let extensions = Extensions::parse(&json(text)).unwrap();
+    assert_eq!(extensions.to_json(), json(text));
+    assert_eq!(filter(Some(&extensions), CapabilitySet::all()).unwrap().to_json(), json(r#"{"custom":{}}"#));
+}
+
+#[test]
+fn integers_are_integers_by_value() {
+    let size = |size: &str| {
+        let body = format!(r#"{{"resource_request_id":"1","uri":"u","resource_type":"file","size_bytes":{size}}}"#);
+        with_part("tool", "resource", &body).map(|message| views(&message, Access::NONE).next().unwrap().size_bytes())
+    };
+    for thirteen in ["13", "13.0", "1.3e1"] {
+        assert_eq!(size(thirteen), Ok(Some(13)), "{thirteen}");
+    }
+    for none in ["1.5", "1e300", "9223372036854775808", "1e16"] {
+        assert!(matches!(size(none), Err(CmfError::NotAnInteger { .. })), "{none}");
+    }
+}
+
+#[test]
+fn errors_say_where_what_was_expected_and_what_came() {
+    for (text, told) in [
+        (r#"{"content":[]}"#, "$.role: expected string, came nothing"),
+        (r#"{"role":"robot"}"#, "$.role: expected one of system, developer, user, assistant, tool, came `robot`"),
+        (r#"{"role":"user","content":"hello"}"#, "$.content: expected array, came string"),
+        (
+            r#"{"role":"user","content":[{"content_type":"text","text":null}]}"#,
+            "$.content[0].text: expected string, came null",
+        ),
+        (r#"{"role":"user","a b":1}"#, r#"$["a b"]: expected only schema_version, role, content, channel"#),
+    ] {
+        assert_eq!(Message::parse(&json(text)).unwrap_err().to_string(), told);
+    }
+}

@@ -1,0 +1,244 @@
+//! The slots of the extensions, the rule of change of each, and the check between before and after (§3.1, §3.2, §5.2).
+
+use super::capability::Capability;
+use super::capability::CapabilitySet;
+use super::extensions::{DelegationBreak, Extensions, SecurityExtension, Subject};
+use super::labels::Labels;
+use super::vocabulary::vocabulary;
+
+vocabulary! {
+    /// How a slot may change while a message is processed (§3.1).
+    pub enum MutabilityTier {
+        /// Never.
+        Immutable = "immutable",
+        /// By addition only, with a capability.
+        Monotonic = "monotonic",
+        /// Freely, with a capability.
+        Guarded = "guarded",
+        /// Freely.
+        Mutable = "mutable",
+    }
+}
+
+vocabulary! {
+    /// The slots that have a rule of change, in the order in which they are checked.
+    pub enum Slot {
+        /// The request.
+        Request = "request",
+        /// Origin and threading.
+        Provenance = "provenance",
+        /// How a model came to its answer.
+        Completion = "completion",
+        /// Which model.
+        Llm = "llm",
+        /// Which framework.
+        Framework = "framework",
+        /// The entity as its server describes it.
+        Mcp = "mcp",
+        /// The entity as the host knows it.
+        Meta = "meta",
+        /// Session and lineage.
+        Agent = "agent",
+        /// Who asks, as a whole.
+        Subject = "security.subject",
+        /// The subject's roles.
+        Roles = "security.subject.roles",
+        /// The subject's teams.
+        Teams = "security.subject.teams",
+        /// The subject's claims.
+        Claims = "security.subject.claims",
+        /// The subject's permissions.
+        Permissions = "security.subject.permissions",
+        /// Access profiles.
+        Objects = "security.objects",
+        /// Data policies.
+        Data = "security.data",
+        /// The level of classification. No public registry lists it, so nobody there notices a change; here nobody may.
+        Classification = "security.classification",
+        /// Security labels.
+        Labels = "security.labels",
+        /// HTTP headers.
+        Http = "http",
+        /// The delegation chain.
+        Delegation = "delegation",
+        /// Slots that this version doesn't know.
+        Unknown = "unknown",
+        /// Anybody's own.
+        Custom = "custom",
+    }
+}
+
+impl Slot {
+    /// The slot's rule of change.
+    pub const fn tier(self) -> MutabilityTier {
+        match self {
+            Slot::Labels | Slot::Delegation => MutabilityTier::Monotonic,
+            Slot::Http => MutabilityTier::Guarded,
+            Slot::Custom => MutabilityTier::Mutable,
+            _ => MutabilityTier::Immutable,
+        }
+    }
+
+    /// The capability that a change takes; `None` where no capability allows it, or none is needed (`custom`).
+    pub const fn write_capability(self) -> Option<Capability> {
+        match self {
+            Slot::Labels => Some(Capability::AppendLabels),
+            Slot::Http => Some(Capability::WriteHeaders),
+            Slot::Delegation => Some(Capability::AppendDelegation),
+            _ => None,
+        }
+    }
+
+    /// True if the slot isn't the same in `before` and `after`. A slot of an absent parent is absent, which isn't the same
+    /// as empty.
+    pub fn differs(self, before: Option<&Extensions>, after: Option<&Extensions>) -> bool {
+        let pair = Pair { before, after };
+        match self {
+            Slot::Request => pair.differ(|ext| ext.request.as_ref()),
+            Slot::Provenance => pair.differ(|ext| ext.provenance.as_ref()),
+            Slot::Completion => pair.differ(|ext| ext.completion.as_ref()),
+            Slot::Llm => pair.differ(|ext| ext.llm.as_ref()),
+            Slot::Framework => pair.differ(|ext| ext.framework.as_ref()),
+            Slot::Mcp => pair.differ(|ext| ext.mcp.as_ref()),
+            Slot::Meta => pair.differ(|ext| ext.meta.as_ref()),
+            Slot::Agent => pair.differ(|ext| ext.agent.as_ref()),
+            Slot::Subject => pair.differ(subject),
+            Slot::Roles => pair.differ(|ext| subject(ext).map(|subject| &subject.roles)),
+            Slot::Teams => pair.differ(|ext| subject(ext).map(|subject| &subject.teams)),
+            Slot::Claims => pair.differ(|ext| subject(ext).map(|subject| &subject.claims)),
+            Slot::Permissions => pair.differ(|ext| subject(ext).map(|subject| &subject.permissions)),
+            Slot::Objects => pair.differ(|ext| security(ext).map(|security| &security.objects)),
+            Slot::Data => pair.differ(|ext| security(ext).map(|security| &security.data)),
+            Slot::Classification => pair.differ(|ext| security(ext)?.classification.as_ref()),
+            Slot::Labels => pair.differ(|ext| security(ext).map(|security| &security.labels)),
+            Slot::Http => pair.differ(|ext| ext.http.as_ref()),
+            Slot::Delegation => pair.differ(|ext| ext.delegation.as_ref()),
+            Slot::Unknown => pair.differ(|ext| Some(&ext.unknown).filter(|unknown| !unknown.is_empty())),
+            Slot::Custom => pair.differ(|ext| ext.custom.as_ref()),
+        }
+    }
+}
+
+struct Pair<'a> {
+    before: Option<&'a Extensions>,
+    after: Option<&'a Extensions>,
+}
+
+impl<'a> Pair<'a> {
+    fn differ<T: PartialEq + 'a>(&self, slot: impl Fn(&'a Extensions) -> Option<&'a T>) -> bool {
+        self.before.and_then(&slot) != self.after.and_then(&slot)
+    }
+}
+
+fn security(extensions: &Extensions) -> Option<&SecurityExtension> {
+    extensions.security.as_ref()
+}
+
+fn subject(extensions: &Extensions) -> Option<&Subject> {
+    security(extensions)?.subject.as_ref()
+}
+
+/// A change that the rule of its slot forbids.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{slot}` is {}: {reason}", slot.tier())]
+pub struct TierViolation {
+    /// The slot.
+    pub slot: Slot,
+    /// Why the change is forbidden.
+    pub reason: ViolationReason,
+}
+
+/// Why a change is forbidden.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ViolationReason {
+    /// No capability allows a change of the slot.
+    #[error("nobody may change it")]
+    Immutable,
+    /// The consumer lacks the capability.
+    #[error("changing it takes `{0}`")]
+    Lacks(Capability),
+    /// A label is gone.
+    #[error("labels were removed: {}", .0.join(", "))]
+    LabelsRemoved(Vec<String>),
+    /// The delegation chain is shorter.
+    #[error("the chain had {before} hops and has {after}")]
+    ChainShrunk {
+        /// Hops before.
+        before: usize,
+        /// Hops after.
+        after: usize,
+    },
+    /// A hop of the delegation chain is another one.
+    #[error("hop {hop} of the chain was rewritten")]
+    ChainRewritten {
+        /// Its position, from 0.
+        hop: usize,
+    },
+}
+
+impl From<DelegationBreak> for TierViolation {
+    fn from(broken: DelegationBreak) -> Self {
+        let reason = match broken {
+            DelegationBreak::Shrunk { before, after } => ViolationReason::ChainShrunk { before, after },
+            DelegationBreak::Rewritten { hop } => ViolationReason::ChainRewritten { hop },
+        };
+        TierViolation { slot: Slot::Delegation, reason }
+    }
+}
+
+/// Checks that labels only grew.
+///
+/// # Errors
+/// [`TierViolation`] with the labels that are gone.
+pub fn labels_only_grew(before: &Labels, after: &Labels) -> Result<(), TierViolation> {
+    let gone: Vec<String> = before.iter().filter(|label| !after.contains(label)).map(str::to_owned).collect();
+    match gone.is_empty() {
+        true => Ok(()),
+        false => Err(TierViolation { slot: Slot::Labels, reason: ViolationReason::LabelsRemoved(gone) }),
+    }
+}
+
+/// Checks that between `before` and `after` only that changed which a consumer with `capabilities` may change. Both are
+/// taken as whole: for what comes back from a consumer that saw a part, use [`merge`](super::merge()).
+///
+/// # Errors
+/// The first violation, in the order of [`Slot::ALL`].
+pub fn validate(
+    before: Option<&Extensions>,
+    after: Option<&Extensions>,
+    capabilities: CapabilitySet,
+) -> Result<(), TierViolation> {
+    let mut changed = Slot::ALL.iter().filter(|slot| slot.differs(before, after));
+    changed.try_for_each(|slot| permitted(*slot, before, after, capabilities))
+}
+
+/// Checks a slot that is known to have changed.
+fn permitted(
+    slot: Slot,
+    before: Option<&Extensions>,
+    after: Option<&Extensions>,
+    capabilities: CapabilitySet,
+) -> Result<(), TierViolation> {
+    match (slot.tier(), slot.write_capability()) {
+        (MutabilityTier::Mutable, _) => Ok(()),
+        (_, None) => Err(TierViolation { slot, reason: ViolationReason::Immutable }),
+        (_, Some(needed)) if !capabilities.contains(needed) => {
+            Err(TierViolation { slot, reason: ViolationReason::Lacks(needed) })
+        }
+        (MutabilityTier::Monotonic, _) => only_grew(slot, before, after),
+        _ => Ok(()),
+    }
+}
+
+fn only_grew(slot: Slot, before: Option<&Extensions>, after: Option<&Extensions>) -> Result<(), TierViolation> {
+    if slot == Slot::Delegation {
+        let none = Default::default();
+        let before = before.and_then(|ext| ext.delegation.as_ref()).unwrap_or(&none);
+        let after = after.and_then(|ext| ext.delegation.as_ref()).unwrap_or(&none);
+        before.added_by(after)?;
+        return Ok(());
+    }
+    let none = Labels::new();
+    let before = before.and_then(security).map_or(&none, |security| &security.labels);
+    labels_only_grew(before, after.and_then(security).map_or(&none, |security| &security.labels))
+}

@@ -1,0 +1,61 @@
+//! How what came is held against what a case expects.
+
+use gristmill_schemas::json::{Json, Object};
+
+use super::Checked;
+
+/// An error unless `came` equals the member `key` of `target`; nothing to compare is fine.
+pub(super) fn member(target: &Json, key: &str, came: &Json) -> Checked {
+    match target.get(key) {
+        Some(expected) => equal(key, expected, came),
+        None => Ok(()),
+    }
+}
+
+/// An error unless the two are equal by value.
+pub(super) fn equal(what: &str, expected: &Json, came: &Json) -> Checked {
+    if expected == came { Ok(()) } else { Err(format!("{what}: expected {expected}, came {came}")) }
+}
+
+/// Compares two serialised views. Content that is JSON in text is compared as JSON, since the format leaves its spacing
+/// and escapes open; its size is then that of the text that came.
+pub(super) fn view(what: &str, expected: &Json, came: &Json) -> Checked {
+    let (Some(expected), Some(came)) = (expected.as_object(), came.as_object()) else {
+        return equal(what, expected, came);
+    };
+    let respelled = is_respelled(expected.get("content"), came.get("content"));
+    let mut keys: Vec<&str> = expected.keys().chain(came.keys()).collect();
+    keys.dedup();
+    for key in keys {
+        if respelled && matches!(key, "content" | "size_bytes") {
+            continue;
+        }
+        let (left, right) = (expected.get(key), came.get(key));
+        if left != right {
+            return Err(format!("{what}.{key}: expected {}, came {}", shown(left), shown(right)));
+        }
+    }
+    match respelled {
+        true => size_is_of_content(what, came),
+        false => Ok(()),
+    }
+}
+
+/// True for two strings that differ and hold the same JSON.
+fn is_respelled(expected: Option<&Json>, came: Option<&Json>) -> bool {
+    let (Some(expected), Some(came)) = (expected.and_then(Json::as_str), came.and_then(Json::as_str)) else {
+        return false;
+    };
+    expected != came
+        && matches!((Json::parse(expected.as_bytes()), Json::parse(came.as_bytes())), (Ok(left), Ok(right)) if left == right)
+}
+
+fn size_is_of_content(what: &str, view: &Object) -> Checked {
+    let size = view.get("size_bytes").and_then(Json::as_u64);
+    let content = view.get("content").and_then(Json::as_str).map(|content| content.len() as u64);
+    if size == content { Ok(()) } else { Err(format!("{what}: size {size:?} of content with {content:?} bytes")) }
+}
+
+fn shown(json: Option<&Json>) -> String {
+    json.map_or_else(|| "nothing".to_owned(), ToString::to_string)
+}

@@ -1,0 +1,167 @@
+//! Statements about the format: the closed sets of names, properties that other cases show, and points on which the
+//! implementations disagree.
+
+use std::fs;
+
+use gristmill_schemas::cmf::{
+    Capability, Channel, ContentType, Direction, MessageHook, MutabilityTier, ResourceType, Role, SourceType,
+    StopReason, SubjectType, ViewAction,
+};
+use gristmill_schemas::json::Json;
+
+use super::super::{CaseFile, Outcome};
+use super::Checked;
+
+/// The names of a closed set. A set that is called `Capability(…)` is the registry of one implementation, of which all
+/// names must be known here; the others must be the same.
+pub(super) fn enumeration(input: &Json, target: &Json) -> Checked {
+    let title = input.get("enum").and_then(Json::as_str).unwrap_or_default();
+    let (title, is_registry) = match title.split_once('(') {
+        Some((title, _)) => (title, true),
+        None => (title, false),
+    };
+    let names = names(title).ok_or_else(|| format!("unknown enumeration {title}"))?;
+    let expected: Vec<&str> =
+        target.get("values").and_then(Json::as_array).unwrap_or_default().iter().filter_map(Json::as_str).collect();
+    let count = target.get("count").and_then(Json::as_u64).unwrap_or(expected.len() as u64);
+    let missing: Vec<&&str> = expected.iter().filter(|name| !names.contains(name)).collect();
+    if !missing.is_empty() || expected.len() as u64 != count || (!is_registry && names.len() != expected.len()) {
+        return Err(format!("expected {expected:?}, came {names:?}"));
+    }
+    Ok(())
+}
+
+fn names(title: &str) -> Option<&'static [&'static str]> {
+    Some(match title {
+        "Role" => Role::NAMES,
+        "Channel" => Channel::NAMES,
+        "ContentType" | "ViewKind" => ContentType::NAMES,
+        "ResourceType" => ResourceType::NAMES,
+        "SourceType" => SourceType::NAMES,
+        "SubjectType" => SubjectType::NAMES,
+        "StopReason" => StopReason::NAMES,
+        "ViewAction" => ViewAction::NAMES,
+        "Capability" => Capability::NAMES,
+        "MutabilityTier" => MutabilityTier::NAMES,
+        "MessageHookType" => MessageHook::NAMES,
+        _ => return None,
+    })
+}
+
+/// What becomes of a statement in prose.
+pub(super) fn outcome(case: &Json, file: &CaseFile) -> Outcome {
+    match case.get("input").and_then(|input| input.get("what")).and_then(Json::as_str) {
+        Some(what) => divergence(what, case),
+        None => property(case, file),
+    }
+}
+
+/// A point of disagreement: those about action and direction of a kind under a role are asked, the others are prose.
+fn divergence(what: &str, case: &Json) -> Outcome {
+    let recommended = case.get("expect").and_then(|expect| expect.get("recommended")).and_then(Json::as_str);
+    let Some((question, recommended)) = Question::parse(what).zip(recommended) else {
+        return Outcome::OutOfScope(format!("a decision in prose ({what}), told in the documentation of the format"));
+    };
+    match question.answers().into_iter().find(|answer| *answer != recommended) {
+        None => Outcome::Passed,
+        Some(answer) => Outcome::Failed(format!("{what}: expected {recommended}, came {answer}")),
+    }
+}
+
+/// `action of text under assistant`, `direction of a tool_call with no hook`.
+struct Question {
+    is_action: bool,
+    kind: ContentType,
+    roles: Vec<Role>,
+}
+
+impl Question {
+    fn parse(what: &str) -> Option<Question> {
+        let (attribute, rest) = what.split_once(" of ")?;
+        let rest = rest.strip_suffix(" with no hook").unwrap_or(rest);
+        let (kind, roles) = match rest.split_once(" under ") {
+            Some((kind, roles)) => (kind, roles.split('/').map(Role::from_name).collect::<Option<Vec<_>>>()?),
+            None => (rest, Role::ALL.to_vec()),
+        };
+        let is_action = match attribute {
+            "action" => true,
+            "direction" => false,
+            _ => return None,
+        };
+        Some(Question { is_action, kind: ContentType::from_name(kind.strip_prefix("a ").unwrap_or(kind))?, roles })
+    }
+
+    fn answers(&self) -> Vec<&'static str> {
+        let answer = |role: &Role| match (self.is_action, Direction::of(self.kind, *role)) {
+            (true, _) => ViewAction::of(self.kind, *role).as_str(),
+            (false, Direction::Pre) => "pre",
+            (false, Direction::Post) => "post",
+        };
+        self.roles.iter().map(answer).collect()
+    }
+}
+
+/// A property holds if the cases that it names pass; they lie beside the file.
+fn property(case: &Json, file: &CaseFile) -> Outcome {
+    let named: Vec<Reference> =
+        case.get("cases").and_then(Json::as_array).unwrap_or_default().iter().filter_map(Reference::parse).collect();
+    let mut seen = 0;
+    for reference in &named {
+        match reference.run(file) {
+            Ok(count) => seen += count,
+            Err(why) => return Outcome::Failed(why),
+        }
+    }
+    match seen {
+        0 => Outcome::OutOfScope("a property in prose; no case that it names is here".to_owned()),
+        _ => Outcome::Passed,
+    }
+}
+
+/// Cases that a property names: `views/all-12-*`, or `uri_glob: every case with finding=1`.
+struct Reference<'a> {
+    group: &'a str,
+    chosen: Chosen<'a>,
+}
+
+enum Chosen<'a> {
+    Id(&'a str),
+    Finding(u64),
+}
+
+impl<'a> Reference<'a> {
+    fn parse(json: &'a Json) -> Option<Self> {
+        let text = json.as_str()?;
+        if let Some((group, rest)) = text.split_once(": ") {
+            let finding = rest.rsplit_once('=')?.1.parse().ok()?;
+            return Some(Reference { group, chosen: Chosen::Finding(finding) });
+        }
+        let (group, id) = text.split_once('/')?;
+        Some(Reference { group, chosen: Chosen::Id(id) })
+    }
+
+    /// Runs the cases and answers how many there are.
+    fn run(&self, file: &CaseFile) -> Result<usize, String> {
+        let bytes = fs::read(file.folder.join(self.group).with_extension("json")).unwrap_or_default();
+        let Ok(json) = Json::parse(&bytes) else { return Ok(0) };
+        let named = CaseFile { json: &json, folder: file.folder };
+        let cases = json.get("cases").and_then(Json::as_array).unwrap_or_default();
+        let chosen: Vec<&Json> = cases.iter().filter(|case| self.names(case)).collect();
+        for case in &chosen {
+            if let Outcome::Failed(why) = super::outcome(case, &named) {
+                return Err(format!("{}/{}: {why}", self.group, case.get("id").unwrap_or(&Json::Null)));
+            }
+        }
+        Ok(chosen.len())
+    }
+
+    fn names(&self, case: &Json) -> bool {
+        match self.chosen {
+            Chosen::Finding(finding) => case.get("finding").and_then(Json::as_u64) == Some(finding),
+            Chosen::Id(pattern) => {
+                let id = case.get("id").and_then(Json::as_str).unwrap_or_default();
+                gristmill_schemas::cmf::UriPattern::new(pattern).is_ok_and(|pattern| pattern.matches(id))
+            }
+        }
+    }
+}
