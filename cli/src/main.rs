@@ -1,2 +1,39 @@
-//! The `gristmill` command.
-fn main() {}
+//! The `gristmill` command: reads the command line, runs one command, and ends with one of the documented exit codes.
+
+mod args;
+mod commands;
+mod configuration;
+mod exit;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::Arguments;
+use exit::Outcome;
+
+/// Many small, short-lived values on many threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return exit::usage(&error),
+    };
+    let arguments = match configuration::apply(arguments) {
+        Ok(arguments) => arguments,
+        Err(failure) => return exit::report(Err(failure)),
+    };
+    output::start_log(&arguments.common);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::report(Err(exit::Failure::environment("can't start", &error))),
+    };
+    let outcome: Result<Outcome, _> = runtime.block_on(commands::run(arguments));
+    // Threads that wait for input that nobody will give must not hold up the end.
+    runtime.shutdown_background();
+    exit::report(outcome)
+}

@@ -95,7 +95,7 @@ impl Scenes {
         let mut parent: Option<ContentAddress> = None;
         for turn in 0..self.random.random_range(2..10) {
             let user = turn % 2 == 0;
-            let length = if user { 18 } else { 45 };
+            let length = if user { 26 } else { 72 };
             let content = self.words.text(&mut self.random, length);
             let mut draft = self
                 .draft(GrainType::Event, person)
@@ -141,7 +141,7 @@ impl Scenes {
             .with(Field::Input, input);
         let call = self.add(call)?;
         let failed = self.random.random_bool(0.06);
-        let content = self.words.text(&mut self.random, 30);
+        let content = self.words.text(&mut self.random, 48);
         let mut result = self
             .draft(GrainType::Action, person)
             .about(person)
@@ -159,7 +159,7 @@ impl Scenes {
     }
 
     fn thought(&mut self, person: &Person, session: &str, about: ContentAddress) -> Done {
-        let thinking = self.words.text(&mut self.random, 50);
+        let thinking = self.words.text(&mut self.random, 80);
         let conclusion = self.words.sentence(&mut self.random, 8);
         let draft = self
             .draft(GrainType::Reasoning, person)

@@ -15,8 +15,18 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    /// The kind that the first bytes of `bytes` show; `None` if they show none.
-    pub fn detect(bytes: &[u8]) -> Option<SourceKind> {
+    /// The kind that the first bytes show, else the one that the name's ending promises: a damaged `.mg` file is to be told,
+    /// not passed over. `None` if neither says anything.
+    pub fn detect(bytes: &[u8], uri: &str) -> Option<SourceKind> {
+        let promised = || match uri.rsplit_once('.')?.1 {
+            "mg" => Some(SourceKind::Container),
+            "frames" => Some(SourceKind::Frames),
+            _ => None,
+        };
+        SourceKind::shown_by(bytes).or_else(promised)
+    }
+
+    fn shown_by(bytes: &[u8]) -> Option<SourceKind> {
         if bytes.starts_with(&MAGIC) {
             return Some(SourceKind::Container);
         }
@@ -62,16 +72,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_by_their_first_bytes() {
+    fn kinds_are_told_by_their_first_bytes_and_then_by_the_name() {
         let blob = [1, 0, 1, 0, 0, 0, 0, 0, 0, 0x81, 0xa1, 0x74, 0xa6];
         let framed = [&(blob.len() as u32).to_be_bytes()[..], &blob, &[0; 4]].concat();
-        assert_eq!(SourceKind::detect(b"MG\x01\0rest"), Some(SourceKind::Container));
-        assert_eq!(SourceKind::detect(&framed), Some(SourceKind::Frames));
-        assert_eq!(SourceKind::detect(&framed[..14]), Some(SourceKind::Frames));
-        assert_eq!(SourceKind::detect(&blob), Some(SourceKind::Blob));
-        assert_eq!(SourceKind::detect(&[0x84, 0x58, 0x5b]), Some(SourceKind::Blob));
+        assert_eq!(SourceKind::shown_by(b"MG\x01\0rest"), Some(SourceKind::Container));
+        assert_eq!(SourceKind::shown_by(&framed), Some(SourceKind::Frames));
+        assert_eq!(SourceKind::shown_by(&framed[..14]), Some(SourceKind::Frames));
+        assert_eq!(SourceKind::shown_by(&blob), Some(SourceKind::Blob));
+        assert_eq!(SourceKind::shown_by(&[0x84, 0x58, 0x5b]), Some(SourceKind::Blob));
+        assert_eq!(SourceKind::detect(b"NG\x01", "damaged.mg"), Some(SourceKind::Container));
         for other in [&b"{\"a\":1}"[..], b"", b"PK\x03\x04zip", &[0xff; 64], b"SQLite format 3\0"] {
-            assert_eq!(SourceKind::detect(other), None, "{other:?}");
+            assert_eq!(SourceKind::shown_by(other), None, "{other:?}");
         }
     }
 }

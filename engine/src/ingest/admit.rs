@@ -70,7 +70,7 @@ impl Door {
 
     fn judge(&self, uri: String, bytes: SourceBytes) -> Admission {
         let length = bytes.len() as u64;
-        let Some(kind) = self.kind.or_else(|| SourceKind::detect(&bytes)) else {
+        let Some(kind) = self.kind.or_else(|| SourceKind::detect(&bytes, &uri)) else {
             return Admission::OfNoKind { uri, length };
         };
         let digests = Digests::of(&bytes, kind);

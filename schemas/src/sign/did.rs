@@ -106,7 +106,7 @@ mod tests {
             ("did:web:example.com", "can't be known"),
             ("did:key:m123", "base58btc"),
             ("did:key:z0OIl", "not base58btc"),
-            ("did:key:z6", "multicodec"),
+            ("did:key:z6", "can't sign grains"),
             ("alice", "can't be known"),
         ] {
             let error = key_of_did(did).unwrap_err().to_string();

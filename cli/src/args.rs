@@ -1,0 +1,364 @@
+//! The command line: every command and flag, once. Help, man pages and completions are made from it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Batch engine for the memory of AI agents: ingest, verify, index, query and erase grains in bulk.
+#[derive(Debug, Parser)]
+#[command(name = "gristmill", version, max_term_width = 110, arg_required_else_help = true, subcommand_required = true)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(flatten)]
+    pub results: Results,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How a command prints its result. Not a global flag: `export` gives the same name another meaning.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct Results {
+    /// How results are printed [default: table on a terminal, jsonl in a pipe]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<Format>,
+}
+
+/// Flags that every command has.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// The lake: a folder, or an s3://, gs:// or az:// URI [default: ./lake]
+    #[arg(long, global = true, env = "GRISTMILL_LAKE", value_name = "URI")]
+    pub lake: Option<String>,
+    /// How progress is shown [default: a bar on a terminal]
+    #[arg(long, global = true, value_enum, value_name = "HOW")]
+    pub progress: Option<ProgressStyle>,
+    /// Print nothing but results and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// How log lines are written to standard error
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    pub log_format: LogFormat,
+    /// Threads to work on [default: one per core]
+    #[arg(long, global = true, env = "GRISTMILL_THREADS", value_name = "N")]
+    pub threads: Option<usize>,
+    /// Memory to use, roughly, such as 512M or 2G [default: 1G]
+    #[arg(long, global = true, env = "GRISTMILL_MEMORY", value_name = "SIZE")]
+    pub memory: Option<Size>,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// One JSON document.
+    Json,
+    /// One JSON object a line.
+    Jsonl,
+    /// Comma-separated values with a header.
+    Csv,
+    /// An Arrow IPC stream.
+    Arrow,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProgressStyle {
+    /// A bar with rate and remaining time.
+    Bar,
+    /// One JSON object a line, on standard error.
+    Json,
+    /// Not at all.
+    None,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// An amount of memory or storage in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+        let unit = match text[digits.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+            "" => 1,
+            "K" => 1 << 10,
+            "M" => 1 << 20,
+            "G" => 1 << 30,
+            "T" => 1_u64 << 40,
+            other => return Err(format!("`{other}` is no unit; K, M, G and T are")),
+        };
+        let number: f64 = digits.parse().map_err(|_| format!("`{text}` is no size; 512M and 2G are"))?;
+        Ok(Size((number * unit as f64) as u64))
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the main job on the data sets of the repository, in a temporary lake
+    Demo(Demo),
+    /// Take files, folders, patterns, URIs or standard input into the lake
+    Ingest(Ingest),
+    /// Re-hash and re-check every grain of the lake, or of files without ingesting them
+    Verify(Verify),
+    /// Show what is in a container
+    Inspect(Inspect),
+    /// Encode, decode or check single grains: JSON Lines in, JSON Lines out
+    #[command(subcommand)]
+    Grain(Grain),
+    /// Run SQL; without a query, an interactive shell
+    Sql(Sql),
+    /// Write grains out of the lake
+    Export(Export),
+    /// Merge small segments into large ones
+    Compact(Compact),
+    /// Remove files that are not part of the lake
+    Gc(Gc),
+    /// Show what the lake is made of
+    Describe(Describe),
+    /// Write a seeded, realistic corpus
+    Generate(Generate),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write the pages of all commands to a folder
+    Man {
+        /// The folder for the pages of all commands
+        folder: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    #[command(flatten)]
+    pub results: Results,
+    /// The folder with the data sets [default: datasets, here or above]
+    #[arg(long, value_name = "FOLDER")]
+    pub datasets: Option<PathBuf>,
+    /// Keep the lake here instead of a temporary folder
+    #[arg(long, value_name = "FOLDER")]
+    pub keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Ingest {
+    #[command(flatten)]
+    pub results: Results,
+    /// Files, folders, patterns, URIs, or `-` for standard input
+    #[arg(required = true, value_name = "SOURCE")]
+    pub sources: Vec<String>,
+    /// The kind of all sources [default: detected from their bytes]
+    #[arg(long, value_enum, default_value_t = Kind::Auto)]
+    pub kind: Kind,
+    /// What to do with input that is refused
+    #[arg(long, value_enum, default_value_t = OnError::Quarantine)]
+    pub on_error: OnError,
+    /// Accept grains that can be read but aren't canonical or complete, and mark them
+    #[arg(long)]
+    pub lenient: bool,
+    /// Check everything and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Kinds of input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Detected from the first bytes
+    Auto,
+    /// `.mg` containers
+    Mg,
+    /// Length-prefixed frames
+    Frames,
+    /// Single grains
+    Blob,
+}
+
+/// What to do with input that is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnError {
+    /// Set it aside in the table `rejects` and go on
+    Quarantine,
+    /// Stop
+    Fail,
+}
+
+#[derive(Debug, Args)]
+pub struct Verify {
+    #[command(flatten)]
+    pub results: Results,
+    /// Files, folders, patterns, URIs, or `-`; none for the lake itself
+    #[arg(value_name = "SOURCE")]
+    pub sources: Vec<String>,
+    /// The kind of all sources [default: detected from their bytes]
+    #[arg(long, value_enum, default_value_t = Kind::Auto)]
+    pub kind: Kind,
+    /// Check a part of the lake: 5% at random, the part 3/7 of seven, or at most 10G
+    #[arg(long, value_name = "PART", conflicts_with = "sources")]
+    pub subset: Option<String>,
+    /// Stop after so long, such as 90s, 45m or 6h, and go on there next time
+    #[arg(long, value_name = "TIME", conflicts_with = "sources")]
+    pub max_duration: Option<String>,
+    /// Accept grains that can be read but aren't canonical or complete
+    #[arg(long)]
+    pub lenient: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Inspect {
+    #[command(flatten)]
+    pub results: Results,
+    /// The container
+    pub file: String,
+    /// How many grains to show
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    pub sample: usize,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Grain {
+    /// `{"grain": {…}, "options": {…}}` to `{"content_address": …, "blob_hex": …}`
+    Encode(Lines),
+    /// `{"blob_hex": …}` to `{"grain": {…}, "header": {…}, "content_address": …}`
+    Decode(DecodeLines),
+    /// `{"blob_hex": …}`, with `content_address` if it is known, to what is wrong with it, if anything
+    Check(DecodeLines),
+}
+
+#[derive(Debug, Args)]
+pub struct Lines {
+    /// A file of JSON Lines [default: standard input]
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DecodeLines {
+    /// A file of JSON Lines [default: standard input]
+    pub file: Option<PathBuf>,
+    /// Accept grains that can be read but aren't canonical or complete, and mark them
+    #[arg(long)]
+    pub lenient: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Sql {
+    #[command(flatten)]
+    pub results: Results,
+    /// The query; none for a shell
+    pub query: Option<String>,
+    /// Run the statements of a file
+    #[arg(long, short, value_name = "FILE", conflicts_with = "query")]
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The file to write (several, numbered, if one would be too large for its format)
+    pub out: PathBuf,
+    /// What to write [default: by the name's ending]
+    #[arg(long = "format", value_enum, value_name = "KIND")]
+    pub kind: Option<ExportKind>,
+    /// Just the grains for which this holds, as in SQL
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub condition: Option<String>,
+    /// How the grain region of a container is compressed
+    #[arg(long, value_enum, default_value_t = Compression::None)]
+    pub compression: Compression,
+    /// Overwrite files that exist
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// What an export writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportKind {
+    /// `.mg` containers
+    Mg,
+    /// Length-prefixed frames
+    Frames,
+    /// Grains as JSON, one a line
+    Jsonl,
+    /// The rows of `grains`
+    Parquet,
+}
+
+/// How the grain region of a container is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Compression {
+    /// Not at all: grains can be read without decompressing
+    None,
+    /// zstd
+    Zstd,
+    /// lz4
+    Lz4,
+}
+
+#[derive(Debug, Args)]
+pub struct Compact {
+    #[command(flatten)]
+    pub results: Results,
+}
+
+#[derive(Debug, Args)]
+pub struct Describe {
+    #[command(flatten)]
+    pub results: Results,
+}
+
+#[derive(Debug, Args)]
+pub struct Gc {
+    #[command(flatten)]
+    pub results: Results,
+    /// Remove files that were not changed for so long, such as 30m or 7d; younger ones may belong to a writer at work
+    #[arg(long, default_value = "1h", value_name = "TIME")]
+    pub older_than: String,
+    /// Show what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Generate {
+    #[command(flatten)]
+    pub results: Results,
+    /// The folder to write to
+    pub out: PathBuf,
+    /// How many grains
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    pub grains: u64,
+    /// How many people they are about
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    pub people: u32,
+    /// The same seed gives the same corpus
+    #[arg(long, default_value_t = 42, value_name = "S")]
+    pub seed: u64,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = GenerateKind::Mg)]
+    pub kind: GenerateKind,
+    /// Grains of a file
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    pub file_grains: u64,
+}
+
+/// What a generator writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GenerateKind {
+    /// `.mg` containers
+    Mg,
+    /// Length-prefixed frames
+    Frames,
+}

@@ -1,0 +1,98 @@
+//! `generate`: a seeded, realistic corpus.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use gristmill_connectors::generate::{BLOCK_GRAINS, Block, Corpus};
+use gristmill_schemas::container::{ContainerOptions, ContainerWriter, FRAME_END, Manifest, write_frame};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::Context;
+use crate::args::{Generate, GenerateKind};
+use crate::exit::{Failure, Outcome};
+
+/// What was written.
+#[derive(Debug, Default, Serialize)]
+struct Written {
+    files: u64,
+    grains: u64,
+    bytes: u64,
+}
+
+/// Writes the corpus, a file at a time.
+pub fn run(context: &Context, arguments: Generate) -> Result<Outcome, Failure> {
+    let printer = context.printer(arguments.results);
+    std::fs::create_dir_all(&arguments.out)
+        .map_err(|error| Failure::environment(&format!("can't make `{}`", arguments.out.display()), &error))?;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(context.threads())
+        .build()
+        .map_err(|error| Failure::environment("can't start threads", &error))?;
+    let corpus = Corpus { seed: arguments.seed, people: arguments.people };
+    let mut written = Written::default();
+    let (mut next_block, mut held) = (0, Block::default());
+    while written.grains < arguments.grains {
+        let wanted = (arguments.grains - written.grains).min(arguments.file_grains.max(1)) as usize;
+        while held.grains.len() < wanted {
+            let missing = (wanted - held.grains.len()).div_ceil(BLOCK_GRAINS) as u64;
+            let blocks: Result<Vec<_>, _> = pool.install(|| {
+                (next_block..next_block + missing).into_par_iter().map(|number| corpus.block(number)).collect()
+            });
+            for block in blocks.map_err(|error| Failure::data(error.to_string()))? {
+                held.grains.extend(block.grains);
+                held.states.extend(block.states);
+            }
+            next_block += missing;
+        }
+        let rest = held.grains.split_off(wanted);
+        let path = arguments.out.join(file_name(arguments.kind, written.files));
+        written.bytes += write_file(&path, arguments.kind, &held)
+            .map_err(|error| Failure::environment(&format!("can't write `{}`", path.display()), &error))?;
+        written.files += 1;
+        written.grains += wanted as u64;
+        held = Block { grains: rest, states: Vec::new() };
+    }
+    printer.record(&written)?;
+    Ok(Outcome::Done)
+}
+
+fn file_name(kind: GenerateKind, number: u64) -> String {
+    let ending = match kind {
+        GenerateKind::Mg => "mg",
+        GenerateKind::Frames => "frames",
+    };
+    format!("corpus-{number:05}.{ending}")
+}
+
+/// Writes one file; answers how many bytes it has.
+fn write_file(path: &Path, kind: GenerateKind, block: &Block) -> std::io::Result<u64> {
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    match kind {
+        GenerateKind::Mg => write_container(out, block)?,
+        GenerateKind::Frames => {
+            let mut frame = Vec::new();
+            for grain in &block.grains {
+                frame.clear();
+                write_frame(&grain.blob, &mut frame).map_err(std::io::Error::other)?;
+                out.write_all(&frame)?;
+            }
+            out.write_all(&FRAME_END)?;
+            out.flush()?;
+        }
+    }
+    Ok(std::fs::metadata(path)?.len())
+}
+
+fn write_container(out: BufWriter<File>, block: &Block) -> std::io::Result<()> {
+    let manifest = Manifest { entries: block.states.iter().cloned().collect() };
+    let with_manifest = !manifest.entries.is_empty();
+    let lengths = block.grains.iter().map(|grain| grain.blob.len() as u32).collect();
+    let options = ContainerOptions { with_manifest, ..ContainerOptions::default() };
+    let mut writer = ContainerWriter::new(out, options, lengths)?;
+    for grain in &block.grains {
+        writer.push(&grain.blob)?;
+    }
+    writer.finish(with_manifest.then_some(&manifest)).map(|_| ())
+}

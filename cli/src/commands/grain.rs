@@ -1,0 +1,221 @@
+//! `grain encode|decode|check`: line n of the output answers line n of the input.
+
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::PathBuf;
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Encoding, Grain, Mode, Payload, Sensitivity, encode_json,
+};
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::sign::{Delivery, SelfContained, SignatureStatus};
+
+use crate::args::{DecodeLines, Lines};
+use crate::exit::{Failure, Outcome};
+
+/// Bytes of an input line at most.
+const LINE_LIMIT: u64 = 256 << 20;
+
+/// Grains to blobs.
+pub fn encode(lines: Lines) -> Result<Outcome, Failure> {
+    each_line(lines.file, |line| {
+        let grain = line.get("grain").ok_or_else(|| missing("grain"))?;
+        let encoded = encode_json(grain, options_of(line.get("options"))?)?;
+        Ok(object([
+            ("content_address", encoded.address.to_string().into()),
+            ("blob_hex", hex::encode(&encoded.blob).into()),
+        ]))
+    })
+}
+
+/// Blobs to grains. A blob whose signed flag is set is shown without its envelope; `check` asks for it.
+pub fn decode(lines: DecodeLines) -> Result<Outcome, Failure> {
+    let mode = mode_of(lines.lenient);
+    each_line(lines.file, move |line| {
+        let bytes = bytes_of(line)?;
+        let delivery = open(&bytes)?;
+        let blob = delivery.blob();
+        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
+        let grain = Grain::decode(&payload, mode)?;
+        Ok(object([
+            ("grain", if grain.is_encrypted() { Json::Null } else { grain.to_json() }),
+            ("header", header_of(&grain, &delivery)),
+            ("content_address", ContentAddress::of(blob).to_string().into()),
+        ]))
+    })
+}
+
+/// Blobs to verdicts.
+pub fn check(lines: DecodeLines) -> Result<Outcome, Failure> {
+    let mode = mode_of(lines.lenient);
+    each_line(lines.file, move |line| {
+        if let Some(text) = line.get("address").and_then(Json::as_str).filter(|_| line.get("blob_hex").is_none()) {
+            let address: ContentAddress = text.parse()?;
+            return Ok(object([("content_address", address.to_string().into()), ("ok", true.into())]));
+        }
+        let bytes = bytes_of(line)?;
+        let delivery = Delivery::open(&bytes)?;
+        let blob = delivery.blob();
+        if let Some(claimed) = line.get("content_address").or(line.get("address")).and_then(Json::as_str) {
+            claimed.parse::<ContentAddress>()?.verify(blob)?;
+        }
+        if let Delivery::Signed(signed) = &delivery
+            && signed.verify(&SelfContained) == SignatureStatus::Invalid
+        {
+            return Err(GrainError::new(ErrorCode::Integrity, "the signature doesn't verify"));
+        }
+        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
+        let grain = Grain::decode(&payload, mode)?;
+        Ok(object([
+            ("content_address", ContentAddress::of(blob).to_string().into()),
+            ("ok", true.into()),
+            ("marks", marks_of(&grain)),
+        ]))
+    })
+}
+
+fn mode_of(lenient: bool) -> Mode {
+    if lenient { Mode::Lenient } else { Mode::Strict }
+}
+
+/// Answers every line; the data has problems if any line failed.
+fn each_line(
+    file: Option<PathBuf>,
+    answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
+) -> Result<Outcome, Failure> {
+    let mut input: Box<dyn BufRead> = match &file {
+        Some(path) => {
+            let file = std::fs::File::open(path)
+                .map_err(|error| Failure::environment(&format!("can't open `{}`", path.display()), &error))?;
+            Box::new(BufReader::with_capacity(1 << 20, file))
+        }
+        None => Box::new(io::stdin().lock()),
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut outcome = Outcome::Done;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if io::Read::take(&mut input, LINE_LIMIT).read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let answered = Json::parse(&line)
+            .map_err(|error| GrainError::new(ErrorCode::Corrupt, format!("the line isn't JSON: {error}")))
+            .and_then(|line| answer(&line));
+        let answered = answered.unwrap_or_else(|error| {
+            outcome = Outcome::Problems;
+            error_json(&error)
+        });
+        let mut text = answered.to_string();
+        text.push('\n');
+        match out.write_all(text.as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(outcome),
+            written => written?,
+        }
+    }
+    out.flush()?;
+    Ok(outcome)
+}
+
+fn object<const N: usize>(members: [(&'static str, Json<'static>); N]) -> Json<'static> {
+    Json::Object(members.into_iter().collect())
+}
+
+fn error_json(error: &GrainError) -> Json<'static> {
+    let mut members = Object::new();
+    members.insert("error", error.code.name());
+    members.insert("message", error.message.to_string());
+    if let Some(field) = &error.field {
+        members.insert("field", field.to_string());
+    }
+    if let Some(offset) = error.offset {
+        members.insert("offset", offset);
+    }
+    Json::Object(members)
+}
+
+fn missing(member: &'static str) -> GrainError {
+    GrainError::new(ErrorCode::Schema, format!("the line has no `{member}`")).field(member)
+}
+
+fn bytes_of(line: &Json<'_>) -> Result<Vec<u8>, GrainError> {
+    let digits = line.get("blob_hex").and_then(Json::as_str).ok_or_else(|| missing("blob_hex"))?;
+    hex::decode(digits).map_err(|error| GrainError::new(ErrorCode::Corrupt, error.to_string()).field("blob_hex"))
+}
+
+/// A bare signed blob is let through here, marked in the header.
+fn open(bytes: &[u8]) -> Result<Delivery<'_>, GrainError> {
+    match Delivery::open(bytes) {
+        Err(error) if error.code == ErrorCode::SignedMismatch && bytes.first() == Some(&1) => Ok(Delivery::Bare(bytes)),
+        opened => opened,
+    }
+}
+
+fn header_of(grain: &Grain<'_>, delivery: &Delivery<'_>) -> Json<'static> {
+    let header = grain.header();
+    let flags = header.flags;
+    let mut members = Object::new();
+    members.insert("version", 1_u64);
+    members.insert("type_byte", u64::from(header.type_byte.byte()));
+    members.insert("type", grain.type_name().into_owned());
+    members.insert("flags", u64::from(flags.byte()));
+    members.insert("signed", flags.signed());
+    members.insert("encrypted", flags.encrypted());
+    members.insert("compressed", flags.compressed());
+    members.insert("has_content_refs", flags.has_content_refs());
+    members.insert("has_embedding_refs", flags.has_embedding_refs());
+    members.insert("cbor_encoding", flags.cbor());
+    members.insert("sensitivity", flags.sensitivity().name());
+    members.insert("encoding", if grain.is_encrypted() { Json::Null } else { grain.encoding().name().into() });
+    members.insert("namespace_hash", hex::encode(header.namespace_hash));
+    members.insert("created_at_seconds", u64::from(header.created_at_seconds));
+    if let Delivery::Signed(signed) = delivery {
+        let status = match signed.verify(&SelfContained) {
+            SignatureStatus::Valid => "valid",
+            SignatureStatus::Invalid => "invalid",
+            SignatureStatus::Unverifiable(_) => "unverifiable",
+        };
+        members.insert("signature", status);
+        members.insert("signer_did", signed.signer().map_or(Json::Null, |signer| signer.to_owned().into()));
+    }
+    let Json::Array(mut marks) = marks_of(grain) else { return Json::Object(members) };
+    if flags.signed() && matches!(delivery, Delivery::Bare(_)) {
+        marks.push("unwrapped".into());
+    }
+    members.insert("marks", marks);
+    Json::Object(members)
+}
+
+fn marks_of(grain: &Grain<'_>) -> Json<'static> {
+    Json::Array(grain.marks().iter().map(|mark| mark.name().into()).collect())
+}
+
+fn options_of(options: Option<&Json<'_>>) -> Result<EncodeOptions, GrainError> {
+    let Some(options) = options.filter(|options| !options.is_null()) else {
+        return Ok(EncodeOptions::default());
+    };
+    let wrong = |member: &'static str, expected: &str| {
+        GrainError::new(ErrorCode::Schema, format!("the option `{member}` must be {expected}")).field(member)
+    };
+    let flag = |member: &'static str| match options.get(member) {
+        None | Some(Json::Null) => Ok(false),
+        Some(value) => value.as_bool().ok_or_else(|| wrong(member, "true or false")),
+    };
+    let encoding = match options.get("encoding").map(|value| value.as_str()) {
+        None | Some(Some("msgpack")) => Encoding::MessagePack,
+        Some(Some("cbor")) => Encoding::Cbor,
+        _ => return Err(wrong("encoding", "msgpack or cbor")),
+    };
+    let sensitivity = match options.get("sensitivity") {
+        None | Some(Json::Null) => Sensitivity::Public,
+        Some(value) => match value.as_u64() {
+            Some(bits @ 0..=3) => Sensitivity::from_bits(bits as u8),
+            _ => return Err(wrong("sensitivity", "0, 1, 2 or 3")),
+        },
+    };
+    Ok(EncodeOptions { encoding, sensitivity, signed: flag("signed")?, compressed: flag("compressed")? })
+}

@@ -1,0 +1,87 @@
+//! `ingest`: sources into the lake.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gristmill_connectors::source::{SourceKind, discover};
+use gristmill_engine::ingest::{IngestOptions, IngestProgress, OnError, ingest};
+use gristmill_engine::lake::Lake;
+use gristmill_schemas::grain::Mode;
+
+use super::Context;
+use crate::args::{self, Ingest, Kind};
+use crate::exit::{Failure, Outcome};
+use crate::progress::{Position, Progress};
+
+/// Takes the sources in; the data has problems if anything was refused.
+pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failure> {
+    let printer = context.printer(arguments.results);
+    let sources = discover(&arguments.sources).await?;
+    let mut lake = Lake::open_or_create(context.lake()).await?;
+    let options = IngestOptions {
+        kind: kind_of(arguments.kind),
+        on_error: match arguments.on_error {
+            args::OnError::Quarantine => OnError::Quarantine,
+            args::OnError::Fail => OnError::Fail,
+        },
+        mode: if arguments.lenient { Mode::Lenient } else { Mode::Strict },
+        dry_run: arguments.dry_run,
+        threads: context.threads(),
+        ..IngestOptions::default()
+    };
+    let options = match context.common.memory {
+        Some(memory) => IngestOptions { memory: memory.0 as usize, ..options },
+        None => options,
+    };
+    let progress = Arc::new(IngestProgress::default());
+    stop_on_interrupt(Arc::clone(&progress));
+    let watched = Arc::clone(&progress);
+    let shown = Progress::show(&context.common, "ingest", move || position(&watched));
+    let report = ingest(&mut lake, sources, &options, progress).await;
+    drop(shown);
+    let report = report?;
+    printer.record(&report)?;
+    if report.rejected == 0 {
+        return Ok(Outcome::Done);
+    }
+    if !context.common.quiet {
+        eprintln!(
+            "{} refused; `gristmill sql \"SELECT source, ordinal, error_code, message FROM rejects\"` shows them",
+            report.rejected
+        );
+    }
+    Ok(Outcome::Problems)
+}
+
+/// The engine's kind for the one on the command line.
+pub fn kind_of(kind: Kind) -> Option<SourceKind> {
+    match kind {
+        Kind::Auto => None,
+        Kind::Mg => Some(SourceKind::Container),
+        Kind::Frames => Some(SourceKind::Frames),
+        Kind::Blob => Some(SourceKind::Blob),
+    }
+}
+
+fn position(progress: &IngestProgress) -> Position {
+    let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    Position {
+        bytes: read(&progress.bytes),
+        total: read(&progress.total_bytes),
+        grains: read(&progress.grains),
+        rejected: read(&progress.rejected),
+    }
+}
+
+/// The first interrupt asks for an end after the batch in work; the system deals with the second.
+fn stop_on_interrupt(progress: Arc<IngestProgress>) {
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            eprintln!("stopping after the batch in work; interrupt again to stop at once");
+            progress.stop();
+            if tokio::signal::ctrl_c().await.is_ok() {
+                std::process::exit(130);
+            }
+        }
+    });
+}

@@ -1,0 +1,36 @@
+//! `completions` and `man`, made from the definition of the command line.
+
+use std::io;
+use std::path::PathBuf;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::args::Arguments;
+use crate::exit::{Failure, Outcome};
+use crate::output::write_out;
+
+/// Prints the completion script of `shell`.
+pub fn completions(shell: Shell) -> Result<Outcome, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "gristmill", &mut script);
+    write_out(|out| io::Write::write_all(out, &script))?;
+    Ok(Outcome::Done)
+}
+
+/// Prints the manual page, or writes those of all commands to `folder`.
+pub fn pages(folder: Option<PathBuf>) -> Result<Outcome, Failure> {
+    match folder {
+        None => {
+            let mut page = Vec::new();
+            Man::new(Arguments::command()).render(&mut page)?;
+            write_out(|out| io::Write::write_all(out, &page))?;
+        }
+        Some(folder) => {
+            std::fs::create_dir_all(&folder)?;
+            clap_mangen::generate_to(Arguments::command(), folder)?;
+        }
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,49 @@
+//! One file per command: what it reads, what it calls, what it prints. The work itself is done by the libraries.
+
+mod generate;
+mod grain;
+mod ingest;
+mod manual;
+
+use crate::args::{Arguments, Command, Common, Grain, Results};
+use crate::exit::{Failure, Outcome};
+use crate::output::Printer;
+
+/// Runs the command that `arguments` name.
+pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
+    let Arguments { common, results, command } = arguments;
+    let context = Context { common, results };
+    match command {
+        Command::Ingest(arguments) => ingest::run(&context, arguments).await,
+        Command::Generate(arguments) => generate::run(&context, arguments),
+        Command::Grain(Grain::Encode(lines)) => grain::encode(lines),
+        Command::Grain(Grain::Decode(lines)) => grain::decode(lines),
+        Command::Grain(Grain::Check(lines)) => grain::check(lines),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { folder } => manual::pages(folder),
+        _ => Err(Failure::usage("later")),
+    }
+}
+
+/// What every command has.
+pub struct Context {
+    pub common: Common,
+    results: Results,
+}
+
+impl Context {
+    /// The printer for a command with its own choice of format.
+    pub fn printer(&self, own: Results) -> Printer {
+        Printer::new(own, self.results)
+    }
+
+    /// The lake's URI.
+    pub fn lake(&self) -> &str {
+        self.common.lake.as_deref().unwrap_or("lake")
+    }
+
+    /// Threads to work on; 0 for one per core.
+    pub fn threads(&self) -> usize {
+        self.common.threads.unwrap_or(0)
+    }
+}

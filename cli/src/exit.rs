@@ -1,0 +1,97 @@
+//! How the program ends: exit codes and error messages.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | wrong usage, or a problem of the environment |
+//! | 2 | the data has problems: rejects, corruption, findings |
+//! | 3 | refused by policy |
+//! | 4 | conflict with another writer, after retries |
+//! | 130 | interrupted; the lake is as it was at the last commit |
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use gristmill_connectors::ConnectorError;
+use gristmill_engine::error::EngineError;
+
+/// How a command ended that could do its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is well.
+    Done,
+    /// The work is done and the data has problems.
+    Problems,
+}
+
+/// Why a command couldn't do its work.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    message: String,
+}
+
+const ENVIRONMENT: u8 = 1;
+const DATA: u8 = 2;
+const CONFLICT: u8 = 4;
+const INTERRUPTED: u8 = 130;
+
+impl Failure {
+    /// Wrong usage.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure { code: ENVIRONMENT, message: message.into() }
+    }
+
+    /// The system refused.
+    pub fn environment(what: &str, cause: &dyn Display) -> Failure {
+        Failure { code: ENVIRONMENT, message: format!("{what}: {cause}") }
+    }
+
+    /// The data is such that the command can't go on.
+    pub fn data(message: impl Into<String>) -> Failure {
+        Failure { code: DATA, message: message.into() }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        let code = match error {
+            EngineError::Refused { .. } => DATA,
+            EngineError::Conflict(_) => CONFLICT,
+            EngineError::Interrupted => INTERRUPTED,
+            _ => ENVIRONMENT,
+        };
+        Failure { code, message: error.to_string() }
+    }
+}
+
+impl From<ConnectorError> for Failure {
+    fn from(error: ConnectorError) -> Self {
+        Failure { code: ENVIRONMENT, message: error.to_string() }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure { code: ENVIRONMENT, message: error.to_string() }
+    }
+}
+
+/// Tells people how it ended, and the system by a code.
+pub fn report(outcome: Result<Outcome, Failure>) -> ExitCode {
+    match outcome {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Problems) => ExitCode::from(DATA),
+        Err(failure) => {
+            eprintln!("gristmill: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Prints what clap has to say: help is success, a wrong command line is not.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    // A closed standard output is no reason to fail.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::from(ENVIRONMENT) } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,320 @@
+//! Results on standard output, everything else on standard error.
+//!
+//! A closed standard output (`gristmill … | head`) ends the printing, not in an error.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use arrow::array::RecordBatch;
+use arrow::csv::WriterBuilder;
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::writer::StreamWriter;
+use arrow::json::{LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use crate::args::{Common, Format, LogFormat, Results};
+use crate::exit::Failure;
+
+/// What is logged: the log library of the lake speaks of tables that aren't there yet as errors.
+const NORMAL_LOG: &str = "warn,buoyant_kernel=off,deltalake_core=error";
+
+/// What is logged when only results and errors are wanted.
+const QUIET_LOG: &str = "error,buoyant_kernel=off";
+
+/// Starts the log on standard error: warnings and worse, or what `RUST_LOG` asks for.
+pub fn start_log(common: &Common) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG }));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    match common.log_format {
+        LogFormat::Text => log.with_ansi(wants_colour()).without_time().init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+fn wants_colour() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Prints results in the format that was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Printer {
+    format: Format,
+}
+
+impl Printer {
+    /// A command's own choice, then that before the command, then what suits where the output goes.
+    pub fn new(own: Results, general: Results) -> Printer {
+        let fitting = if io::stdout().is_terminal() { Format::Table } else { Format::Jsonl };
+        Printer { format: own.format.or(general.format).unwrap_or(fitting) }
+    }
+
+    /// The format.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Prints one result.
+    pub fn record(&self, record: &impl Serialize) -> Result<(), Failure> {
+        let value =
+            serde_json::to_value(record).map_err(|error| Failure::environment("can't print the result", &error))?;
+        let text = match self.format {
+            Format::Table => people(&value),
+            Format::Json => format!("{value:#}\n"),
+            Format::Jsonl => format!("{value}\n"),
+            Format::Csv | Format::Arrow => {
+                let batch = batch_of(&value).map_err(|error| Failure::environment("can't print the result", &error))?;
+                return self.batches(batch.schema(), vec![batch]);
+            }
+        };
+        write_out(|out| out.write_all(text.as_bytes()))
+    }
+
+    /// Prints rows.
+    pub fn batches(&self, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<(), Failure> {
+        let mut rows = self.rows(schema)?;
+        for batch in batches {
+            rows.write(batch)?;
+        }
+        rows.finish()
+    }
+
+    /// Begins to print rows that come bit by bit.
+    pub fn rows(&self, schema: SchemaRef) -> Result<Rows, Failure> {
+        let out = BufWriter::with_capacity(1 << 16, io::stdout());
+        let arrow = |error: &dyn std::fmt::Display| Failure::environment("can't print rows", error);
+        Ok(match self.format {
+            Format::Table => Rows::Table { schema, held: Vec::new() },
+            Format::Json => Rows::Json { held: Vec::new() },
+            Format::Jsonl => Rows::Jsonl(LineDelimitedWriter::new(out)),
+            Format::Csv => Rows::Csv(Box::new(WriterBuilder::new().with_header(true).build(out)), schema),
+            Format::Arrow => Rows::Arrow(Box::new(StreamWriter::try_new(out, &schema).map_err(|error| arrow(&error))?)),
+        })
+    }
+}
+
+/// Rows that are being printed.
+pub enum Rows {
+    Table { schema: SchemaRef, held: Vec<RecordBatch> },
+    Json { held: Vec<RecordBatch> },
+    Jsonl(LineDelimitedWriter<BufWriter<io::Stdout>>),
+    Csv(Box<arrow::csv::Writer<BufWriter<io::Stdout>>>, SchemaRef),
+    Arrow(Box<StreamWriter<BufWriter<io::Stdout>>>),
+}
+
+impl Rows {
+    /// Prints a batch.
+    pub fn write(&mut self, batch: RecordBatch) -> Result<(), Failure> {
+        let written = match self {
+            Rows::Table { held, .. } | Rows::Json { held } => {
+                held.push(batch);
+                Ok(())
+            }
+            Rows::Jsonl(writer) => writer.write(&printable(&batch)?),
+            Rows::Csv(writer, _) => writer.write(&printable(&flat(&batch)?)?),
+            Rows::Arrow(writer) => writer.write(&batch),
+        };
+        unless_closed(written)
+    }
+
+    /// Prints what is held, and flushes.
+    pub fn finish(self) -> Result<(), Failure> {
+        match self {
+            Rows::Table { schema, held } => {
+                let table = table(&schema, &held)?;
+                write_out(|out| out.write_all(table.as_bytes()))
+            }
+            Rows::Json { held } => {
+                let mut array = arrow::json::ArrayWriter::new(Vec::new());
+                for batch in &held {
+                    unless_closed(array.write(&printable(batch)?))?;
+                }
+                unless_closed(array.finish())?;
+                let mut text = array.into_inner();
+                if text.is_empty() {
+                    text.extend(b"[]");
+                }
+                text.push(b'\n');
+                write_out(|out| out.write_all(&text))
+            }
+            Rows::Jsonl(mut writer) => unless_closed(writer.finish()),
+            Rows::Csv(mut writer, schema) => {
+                // A result without batches still has its header.
+                unless_closed(writer.write(&flat(&RecordBatch::new_empty(schema))?))
+            }
+            Rows::Arrow(mut writer) => unless_closed(writer.finish()),
+        }
+    }
+}
+
+/// Binary values as hex: JSON and CSV have no bytes.
+fn printable(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
+    use arrow::array::{Array, ArrayRef, AsArray, StringArray};
+    use arrow::datatypes::{DataType, Field, Schema};
+    let is_binary =
+        |field: &Field| matches!(field.data_type(), DataType::Binary | DataType::BinaryView | DataType::LargeBinary);
+    if !batch.schema_ref().fields().iter().any(|field| is_binary(field)) {
+        return Ok(batch.clone());
+    }
+    let convert = || -> Result<RecordBatch, arrow::error::ArrowError> {
+        let mut fields = Vec::new();
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+            if is_binary(field) {
+                let bytes = arrow::compute::cast(column, &DataType::Binary)?;
+                let texts = bytes.as_binary::<i32>().iter().map(|bytes| bytes.map(hex::encode));
+                columns.push(std::sync::Arc::new(StringArray::from_iter(texts)));
+                fields.push(Field::new(field.name(), DataType::Utf8, column.is_nullable()));
+            } else {
+                columns.push(std::sync::Arc::clone(column));
+                fields.push(field.as_ref().clone());
+            }
+        }
+        RecordBatch::try_new(std::sync::Arc::new(Schema::new(fields)), columns)
+    };
+    convert().map_err(|error| Failure::environment("can't print rows", &error))
+}
+
+/// Nested values as text: a cell of CSV holds one value.
+fn flat(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
+    use arrow::array::{ArrayRef, StringArray};
+    use arrow::datatypes::{DataType, Field, Schema};
+    let convert = || -> Result<RecordBatch, arrow::error::ArrowError> {
+        let mut fields = Vec::new();
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+            if field.data_type().is_nested() {
+                let cells = ArrayFormatter::try_new(column, &FormatOptions::default())?;
+                let texts = (0..column.len()).map(|row| column.is_valid(row).then(|| cells.value(row).to_string()));
+                columns.push(std::sync::Arc::new(StringArray::from_iter(texts)));
+                fields.push(Field::new(field.name(), DataType::Utf8, true));
+            } else {
+                columns.push(std::sync::Arc::clone(column));
+                fields.push(field.as_ref().clone());
+            }
+        }
+        RecordBatch::try_new(std::sync::Arc::new(Schema::new(fields)), columns)
+    };
+    convert().map_err(|error| Failure::environment("can't print rows", &error))
+}
+
+/// Characters of a cell that a table shows at most.
+const CELL_WIDTH: usize = 200;
+
+/// Rows as a table that fits the terminal.
+fn table(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<String, Failure> {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(schema.fields().iter().map(|field| field.name()));
+    for (at, field) in schema.fields().iter().enumerate().filter(|(_, field)| field.data_type().is_numeric()) {
+        let _ = field;
+        if let Some(column) = table.column_mut(at) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let options = FormatOptions::default();
+    for batch in batches {
+        let batch = printable(batch)?;
+        let cells: Result<Vec<_>, _> =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect();
+        let cells = cells.map_err(|error| Failure::environment("can't print rows", &error))?;
+        for row in 0..batch.num_rows() {
+            table.add_row(cells.iter().map(|cell| shortened(&cell.value(row).to_string())));
+        }
+    }
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    Ok(format!("{table}\n{rows} {}\n", if rows == 1 { "row" } else { "rows" }))
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(CELL_WIDTH) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A result for people: its members, one a line, nested ones indented.
+fn people(value: &serde_json::Value) -> String {
+    let mut out = String::new();
+    write_people(value, 0, &mut out);
+    out
+}
+
+fn write_people(value: &serde_json::Value, indent: usize, out: &mut String) {
+    use serde_json::Value;
+    let Value::Object(members) = value else {
+        out.push_str(&format!("{:indent$}{}\n", "", plain(value)));
+        return;
+    };
+    let width = members.keys().map(|key| key.chars().count()).max().unwrap_or(0);
+    for (key, value) in members {
+        // Names of members read like words; keys that are data (error codes, paths) stay as they are.
+        let name = if key.chars().any(char::is_uppercase) { key.clone() } else { key.replace('_', " ") };
+        match value {
+            Value::Null => {}
+            Value::Object(inner) if inner.is_empty() => {}
+            Value::Array(items) if items.is_empty() => {}
+            Value::Object(_) => {
+                out.push_str(&format!("{:indent$}{name}\n", ""));
+                write_people(value, indent + 2, out);
+            }
+            Value::Array(items) => {
+                out.push_str(&format!("{:indent$}{name}\n", ""));
+                items.iter().for_each(|item| write_people(item, indent + 2, out));
+            }
+            scalar => out.push_str(&format!("{:indent$}{name:width$}  {}\n", "", plain(scalar))),
+        }
+    }
+}
+
+fn plain(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Number(number) => match (number.as_u64(), number.as_f64()) {
+            (Some(whole), _) => grouped(whole),
+            (None, Some(fraction)) if fraction.abs() >= 1_000.0 => grouped(fraction.round() as u64),
+            (None, Some(fraction)) => format!("{fraction:.2}"),
+            _ => number.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// A number with its thousands set apart.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn batch_of(value: &serde_json::Value) -> Result<RecordBatch, arrow::error::ArrowError> {
+    let text = value.to_string();
+    let (schema, _) = infer_json_schema(text.as_bytes(), None)?;
+    let mut reader = ReaderBuilder::new(schema.into()).build(text.as_bytes())?;
+    reader.next().ok_or_else(|| arrow::error::ArrowError::JsonError("no row".to_owned()))?
+}
+
+/// Writes to standard output; one that was closed is no error.
+pub fn write_out(write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::environment("can't write to standard output", &error)),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn unless_closed(written: Result<(), arrow::error::ArrowError>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.to_string().contains("Broken pipe") => std::process::exit(0),
+        Err(error) => Err(Failure::environment("can't print rows", &error)),
+        Ok(()) => Ok(()),
+    }
+}

@@ -1,0 +1,101 @@
+//! Progress on standard error: a bar for people, JSON lines for scripts.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle as BarStyle};
+
+use crate::args::{Common, ProgressStyle};
+
+/// Where a piece of work is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Position {
+    /// Bytes that are done.
+    pub bytes: u64,
+    /// Bytes in all, as far as known.
+    pub total: u64,
+    /// Grains that are done.
+    pub grains: u64,
+    /// Grains that were refused.
+    pub rejected: u64,
+}
+
+/// Shows progress until it is dropped.
+pub struct Progress {
+    done: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How often the bar moves.
+const BAR_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a line is written.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Progress {
+    /// Shows `position` as it changes, under the name of `work`, in the style that was asked for.
+    pub fn show(common: &Common, work: &'static str, position: impl Fn() -> Position + Send + 'static) -> Progress {
+        let fitting = if std::io::stderr().is_terminal() { ProgressStyle::Bar } else { ProgressStyle::None };
+        let style = if common.quiet { ProgressStyle::None } else { common.progress.unwrap_or(fitting) };
+        let done = Arc::new(AtomicBool::new(false));
+        let watched = Arc::clone(&done);
+        let thread = match style {
+            ProgressStyle::None => None,
+            ProgressStyle::Bar => Some(std::thread::spawn(move || bar(work, &position, &watched))),
+            ProgressStyle::Json => Some(std::thread::spawn(move || lines(work, &position, &watched))),
+        };
+        Progress { done, thread }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A progress bar that fails is no reason to fail.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn bar(work: &str, position: &impl Fn() -> Position, done: &AtomicBool) {
+    let template =
+        "{prefix} {wide_bar} {percent:>3}%  {bytes}/{total_bytes}  {msg}  {binary_bytes_per_sec}  {eta} left";
+    let style = BarStyle::with_template(template).unwrap_or_else(|_| BarStyle::default_bar());
+    let bar = ProgressBar::new(0).with_style(style).with_prefix(work.to_owned());
+    while !done.load(Ordering::Relaxed) {
+        let now = position();
+        bar.set_length(now.total.max(now.bytes));
+        bar.set_position(now.bytes);
+        let refused = if now.rejected > 0 { format!(", {} refused", now.rejected) } else { String::new() };
+        bar.set_message(format!("{} grains{refused}", crate::output::grouped(now.grains)));
+        std::thread::park_timeout(BAR_INTERVAL);
+    }
+    bar.finish_and_clear();
+}
+
+fn lines(work: &str, position: &impl Fn() -> Position, done: &AtomicBool) {
+    let started = Instant::now();
+    loop {
+        let ended = done.load(Ordering::Relaxed);
+        let now = position();
+        let line = serde_json::json!({
+            "work": work,
+            "bytes": now.bytes,
+            "total_bytes": now.total,
+            "grains": now.grains,
+            "rejected": now.rejected,
+            "seconds": started.elapsed().as_secs_f64(),
+            "done": ended,
+        });
+        eprintln!("{line}");
+        if ended {
+            return;
+        }
+        std::thread::park_timeout(LINE_INTERVAL);
+    }
+}
