@@ -13,6 +13,7 @@ use super::lanes::{self, Block, Compressor, State};
 pub(super) struct ShaNi(());
 
 impl ShaNi {
+    /// Asks the CPU, at run time.
     pub(super) fn detect() -> Option<Self> {
         let found =
             is_x86_feature_detected!("sha") && is_x86_feature_detected!("sse4.1") && is_x86_feature_detected!("avx");
@@ -110,7 +111,7 @@ fn last_sixteen_rounds(mut state: [__m128i; 2], words: &[__m128i; 4], constants:
 #[target_feature(enable = "sha,sse4.1,avx")]
 fn four_rounds([abef, cdgh]: [__m128i; 2], words: __m128i, constants: &[u32; 4]) -> [__m128i; 2] {
     let sums = _mm_add_epi32(words, load(constants));
-    // Two rounds turn *abef* into the next *cdgh*, so the two vectors change places twice.
+    // What was *abef* is *cdgh* two rounds later, so after two instructions both vectors are in their places again.
     let cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sums);
     let abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sums, 0x0e));
     [abef, cdgh]
