@@ -3,7 +3,7 @@
 use gristmill_schemas::json::{Json, Object};
 
 use super::fields::{FieldSpec, Operator, available};
-use super::grain_type::GrainType;
+use super::grain_type::{GrainType, SINGULARS};
 
 /// The grammar, as DESCRIBE grammar answers it.
 pub const GRAMMAR: &str = include_str!("grammar.txt");
@@ -15,7 +15,7 @@ pub const VERSION: &str = "1.0";
 
 /// The grain types by name.
 pub fn grain_types() -> Json<'static> {
-    Json::Array(GrainType::NAMES.iter().copied().map(Json::from).collect())
+    Json::Array(SINGULARS.iter().copied().map(Json::from).collect())
 }
 
 /// The fields that a query over grains of `grain_type` may use.

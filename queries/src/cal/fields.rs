@@ -4,7 +4,7 @@
 //! The parser's checks, the planner, DESCRIBE, completion and the documentation read this table; nothing repeats it.
 
 use super::error::Code;
-use super::grain_type::GrainType;
+use super::grain_type::{GrainType, SINGULARS};
 use super::vocabulary::vocabulary;
 
 vocabulary! {
@@ -250,7 +250,7 @@ fields! {
     Importance "importance" ANY, FieldKind::Number, COMPARISONS, "SP", &[], payload(&["importance"]), "How much it matters, 0 to 1.";
     Score "score" ANY, FieldKind::Number, MIN, "SP", &[], Source::Engine, "How well the grain fits the search, applied after it.";
     Tags "tags" ANY, FieldKind::Items, ITEMS, "P", &[], payload(&["structural_tags"]), "Tags.";
-    Type "type" ANY, FieldKind::Type, EQ, "PG", GrainType::NAMES, Source::Engine, "The grain type.";
+    Type "type" ANY, FieldKind::Type, EQ, "PG", &SINGULARS, Source::Engine, "The grain type.";
     Time "time" ANY, FieldKind::Time, TIMES, "SP", &[], payload(&["timestamp_ms", "created_at"]), "When it happened, else when it was recorded; = means from then on.";
     Hash "hash" ANY, FieldKind::Hash, EQ, "P", &[], Source::Engine, "The content address or its beginning.";
     Contradicted "contradicted" ANY, FieldKind::Boolean, EQ, "P", &[], Source::Index, "Another grain says otherwise.";
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn the_table_has_the_counts_of_the_specification() {
-        let counts: Vec<usize> = GrainType::ALL.iter().map(|&one| available(Some(one)).count()).collect();
+        let counts: Vec<usize> = GrainType::ALL.into_iter().map(|one| available(Some(one)).count()).collect();
         assert_eq!(counts, [18, 23, 20, 20, 22, 20, 22, 21, 21, 24]);
         assert_eq!(available(None).count(), 18);
     }

@@ -1,46 +1,39 @@
-//! The ten grain types by their CAL names.
+//! The ten grain types by their CAL names (CAL 1.0, section 5.1): singular, plural, and those of other versions.
 
 use super::error::{CalError, Code, Result};
 use super::suggest::nearest;
-use super::vocabulary::vocabulary;
 
-vocabulary! {
-    /// A grain type (CAL 1.0, section 5.1). Its name is the singular, as after ADD.
-    pub enum GrainType {
-        /// A triple that is held to be true.
-        Belief = "belief",
-        /// Something that happened or was said.
-        Event = "event",
-        /// A snapshot of an agent.
-        State = "state",
-        /// Steps that worked.
-        Workflow = "workflow",
-        /// A use of a tool.
-        Action = "action",
-        /// Something perceived.
-        Observation = "observation",
-        /// Something wanted.
-        Goal = "goal",
-        /// A conclusion and how it was reached.
-        Reasoning = "reasoning",
-        /// What several observers agree on.
-        Consensus = "consensus",
-        /// A permission given or taken back.
-        Consent = "consent",
+pub use gristmill_schemas::grain::GrainType;
+
+/// The names of the types in the singular, in the order of their bytes.
+pub const SINGULARS: [&str; 10] = names(false);
+/// The names of the types in the plural, in the order of their bytes.
+pub const PLURALS: [&str; 10] = names(true);
+
+const fn names(plural: bool) -> [&'static str; 10] {
+    let mut names = [""; 10];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = if plural { plural_of(GrainType::ALL[at]) } else { GrainType::ALL[at].name() };
+        at += 1;
     }
+    names
 }
 
-const PLURALS: [&str; 10] = [
-    "beliefs", "events", "states", "workflows", "actions", "observations", "goals", "reasonings", "consensuses", "consents",
-];
-
-/// Names of other versions of the specifications, singular and plural.
-const ALIASES: [(&str, &str, GrainType); 4] = [
-    ("fact", "facts", GrainType::Belief),
-    ("episode", "episodes", GrainType::Event),
-    ("checkpoint", "checkpoints", GrainType::State),
-    ("tool", "tools", GrainType::Action),
-];
+const fn plural_of(grain_type: GrainType) -> &'static str {
+    match grain_type {
+        GrainType::Belief => "beliefs",
+        GrainType::Event => "events",
+        GrainType::State => "states",
+        GrainType::Workflow => "workflows",
+        GrainType::Action => "actions",
+        GrainType::Observation => "observations",
+        GrainType::Goal => "goals",
+        GrainType::Reasoning => "reasonings",
+        GrainType::Consensus => "consensuses",
+        GrainType::Consent => "consents",
+    }
+}
 
 /// Which of the two forms of a name stands where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,74 +44,61 @@ pub enum NameForm {
     Singular,
 }
 
-impl GrainType {
+/// What CAL calls a grain type.
+pub trait TypeName: Sized {
     /// The name after RECALL.
-    pub const fn plural(self) -> &'static str {
-        PLURALS[self as usize]
-    }
+    fn plural(self) -> &'static str;
 
-    /// The byte of the type in the header of a grain.
-    pub const fn code(self) -> u8 {
-        self as u8 + 1
-    }
-
-    /// The type of a header byte.
-    pub fn from_code(code: u8) -> Option<GrainType> {
-        GrainType::ALL.get(usize::from(code.checked_sub(1)?)).copied()
-    }
-
-    /// The type that a grain calls itself, in any version of the specification: `belief`, `fact`, `Event` …
-    pub fn from_payload(name: &str) -> Option<GrainType> {
-        GrainType::from_name(name).or_else(|| alias(name, NameForm::Singular))
-    }
-
-    /// All plurals, in the order of the specification.
-    pub fn plurals() -> &'static [&'static str] {
-        &PLURALS
-    }
-
-    /// The type that `word` names in the form `form`. With `aliases`, the names of other versions of the specifications
-    /// are understood too: `facts`, `tools`, `episodes`, `checkpoints`.
+    /// The type that `word` names in the form `form`, whatever its case. With `aliases`, the names of other versions of the
+    /// grain specification are understood too: `facts`, `tools`, `episodes`, `checkpoints`.
     ///
     /// # Errors
     /// E003 for the other form and for unknown words, with the name that was most likely meant.
-    pub fn parse(word: &str, form: NameForm, aliases: bool) -> Result<GrainType> {
+    fn parse(word: &str, form: NameForm, aliases: bool) -> Result<Self>;
+}
+
+impl TypeName for GrainType {
+    fn plural(self) -> &'static str {
+        plural_of(self)
+    }
+
+    fn parse(word: &str, form: NameForm, aliases: bool) -> Result<GrainType> {
         exact(word, form)
             .or_else(|| aliases.then(|| alias(word, form)).flatten())
             .ok_or_else(|| unknown(word, form))
     }
+}
 
-    fn in_form(self, form: NameForm) -> &'static str {
-        match form {
-            NameForm::Plural => self.plural(),
-            NameForm::Singular => self.name(),
-        }
+fn in_form(grain_type: GrainType, form: NameForm) -> &'static str {
+    match form {
+        NameForm::Plural => plural_of(grain_type),
+        NameForm::Singular => grain_type.name(),
     }
 }
 
 fn exact(word: &str, form: NameForm) -> Option<GrainType> {
-    GrainType::ALL.iter().copied().find(|grain_type| grain_type.in_form(form).eq_ignore_ascii_case(word))
+    GrainType::ALL.into_iter().find(|&grain_type| in_form(grain_type, form).eq_ignore_ascii_case(word))
 }
 
+/// The type with this name in another version; its plural has an `s` more.
 fn alias(word: &str, form: NameForm) -> Option<GrainType> {
-    ALIASES
-        .iter()
-        .find(|(singular, plural, _)| {
-            let name = if form == NameForm::Plural { plural } else { singular };
-            name.eq_ignore_ascii_case(word)
-        })
-        .map(|&(_, _, grain_type)| grain_type)
+    let singular = match form {
+        NameForm::Plural => word.strip_suffix(['s', 'S'])?,
+        NameForm::Singular => word,
+    };
+    let named_so = |grain_type: &GrainType| grain_type.names()[1..].iter().any(|name| name.eq_ignore_ascii_case(singular));
+    GrainType::ALL.into_iter().find(named_so)
 }
 
 fn unknown(word: &str, form: NameForm) -> CalError {
     let other = if form == NameForm::Plural { NameForm::Singular } else { NameForm::Plural };
-    let names = || GrainType::ALL.iter().map(|grain_type| grain_type.in_form(form));
+    let names = || GrainType::ALL.into_iter().map(move |grain_type| in_form(grain_type, form));
     let message = format!("Unknown grain type \"{word}\".");
     let (message, suggestion) = if let Some(meant) = exact(word, other) {
         let rule = if form == NameForm::Plural { "the plural" } else { "the singular" };
-        (format!("\"{word}\" can't stand here."), Some(format!("Use {rule}, \"{}\".", meant.in_form(form))))
+        (format!("\"{word}\" can't stand here."), Some(format!("Use {rule}, \"{}\".", in_form(meant, form))))
     } else if let Some(meant) = alias(word, form).or_else(|| alias(word, other)) {
-        (message, Some(format!("Did you mean \"{}\"? CAL 1.0 calls it so.", meant.in_form(form))))
+        (message, Some(format!("Did you mean \"{}\"? CAL 1.0 calls it so.", in_form(meant, form))))
     } else {
         (message, nearest(word, names()).map(|meant| format!("Did you mean \"{meant}\"?")))
     };
@@ -138,15 +118,13 @@ mod tests {
 
     #[test]
     fn each_form_stands_in_its_place_only() {
-        for &grain_type in GrainType::ALL {
+        for grain_type in GrainType::ALL {
             assert_eq!(GrainType::parse(grain_type.plural(), NameForm::Plural, false), Ok(grain_type));
             assert_eq!(GrainType::parse(&grain_type.name().to_uppercase(), NameForm::Singular, false), Ok(grain_type));
             let wrong = GrainType::parse(grain_type.name(), NameForm::Plural, true).unwrap_err();
             assert!(wrong.suggestion().contains(grain_type.plural()), "{wrong}");
-            assert_eq!(GrainType::from_code(grain_type.code()), Some(grain_type));
         }
-        assert_eq!(GrainType::from_code(0), None);
-        assert_eq!(GrainType::from_code(11), None);
+        assert_eq!((SINGULARS[4], PLURALS[8]), ("action", "consensuses"));
     }
 
     #[test]
@@ -158,7 +136,7 @@ mod tests {
             assert_eq!(GrainType::parse(alias, NameForm::Plural, true).unwrap().plural(), name);
         }
         assert!(GrainType::parse("fact", NameForm::Plural, false).unwrap_err().suggestion().contains("beliefs"));
-        assert_eq!(GrainType::from_payload("fact"), Some(GrainType::Belief));
         assert!(GrainType::parse("belifs", NameForm::Plural, false).unwrap_err().suggestion().contains("\"beliefs\""));
+        assert_eq!(GrainType::parse("s", NameForm::Plural, true).unwrap_err().code(), Code::E003);
     }
 }

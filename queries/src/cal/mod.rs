@@ -57,7 +57,7 @@ pub use check::pipeline::{Shape, shape};
 pub use desugar::{Desugared, desugar};
 pub use error::{CalError, Code, Result, Warning, WarningCode};
 pub use fields::KnownField;
-pub use grain_type::GrainType;
+pub use grain_type::{GrainType, TypeName};
 pub use json::{from_json, from_json_bytes, to_json};
 pub use number::Number;
 pub use parser::{parse, parse_bytes};

@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter, Write};
 use sha2::{Digest, Sha256};
 
 use super::ast::*;
-use super::grain_type::GrainType;
+use super::grain_type::TypeName;
 use super::template::untrim;
 use super::vocabulary::{Direction, Extractor};
 
@@ -263,7 +263,7 @@ impl Display for Recall {
 /// A RECALL, with an extractor behind its stages if there is one.
 fn recall(out: &mut Formatter<'_>, recall: &Recall, extract: Option<Extractor>) -> fmt::Result {
     out.write_str(if recall.my { "RECALL MY" } else { "RECALL" })?;
-    recall.grain_type.map(GrainType::plural).iter().try_for_each(|plural| write!(out, " {plural}"))?;
+    recall.grain_type.map(TypeName::plural).iter().try_for_each(|plural| write!(out, " {plural}"))?;
     recall.namespace.iter().try_for_each(|namespace| write!(out, " {namespace}"))?;
     recall.about.iter().try_for_each(|text| write!(out, " ABOUT {}", Quoted(text)))?;
     recall.like.iter().try_for_each(|text| write!(out, " LIKE {}", Quoted(text)))?;

@@ -8,7 +8,7 @@ pub(crate) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) 
     if word.len() > 40 {
         return None;
     }
-    let allowed = word.chars().count().div_ceil(3);
+    let allowed = (word.chars().count() / 3).max(1);
     names
         .into_iter()
         .map(|name| (distance(&word, &name.to_ascii_lowercase()), name))

@@ -3,7 +3,7 @@
 use crate::cal::ast::{Field, Value};
 use crate::cal::error::{CalError, Code, Result, WarningCode};
 use crate::cal::fields::{FieldKind, FieldSpec, KnownField, Operator};
-use crate::cal::grain_type::{GrainType, NameForm};
+use crate::cal::grain_type::{GrainType, NameForm, TypeName};
 use crate::cal::limits;
 use crate::cal::relations::{is_unknown_mg, vocabulary};
 use crate::cal::span::Span;

@@ -3,7 +3,7 @@
 use crate::cal::ast::{DomainField, DomainPrefix, Field, ProjectField};
 use crate::cal::error::{CalError, Code, Result, WarningCode};
 use crate::cal::fields::{FIELDS, KnownField, available};
-use crate::cal::grain_type::GrainType;
+use crate::cal::grain_type::{GrainType, TypeName};
 use crate::cal::span::Span;
 use crate::cal::suggest::nearest;
 use crate::cal::words::is_identifier;

@@ -3,7 +3,7 @@
 use crate::cal::ast::{Field, Stage, StageKind};
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::fields::{FIELDS, FieldSpec};
-use crate::cal::grain_type::GrainType;
+use crate::cal::grain_type::{GrainType, TypeName};
 use crate::cal::limits;
 use crate::cal::span::Span;
 use crate::cal::vocabulary::Extractor;

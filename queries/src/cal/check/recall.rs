@@ -3,7 +3,7 @@
 use crate::cal::ast::{DomainPrefix, Field, ProjectField, Recall, StageKind, Test, Value};
 use crate::cal::error::{CalError, Code, Result, WarningCode};
 use crate::cal::fields::KnownField;
-use crate::cal::grain_type::GrainType;
+use crate::cal::grain_type::{GrainType, TypeName};
 use crate::cal::span::Span;
 
 use super::{Checker, pipeline};

@@ -8,7 +8,7 @@ use crate::cal::check::evolve::{self, Setter};
 use crate::cal::check::{self, Checker, condition};
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::fields::KnownField;
-use crate::cal::grain_type::{GrainType, NameForm};
+use crate::cal::grain_type::{GrainType, NameForm, TypeName};
 use crate::cal::limits;
 use crate::cal::print;
 use crate::cal::span::Span;

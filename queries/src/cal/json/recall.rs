@@ -11,7 +11,7 @@ use crate::cal::ast::*;
 use crate::cal::check::{self, condition};
 use crate::cal::error::{CalError, Code, Result, WarningCode};
 use crate::cal::fields::Operator;
-use crate::cal::grain_type::{GrainType, NameForm};
+use crate::cal::grain_type::{GrainType, NameForm, TypeName};
 use crate::cal::limits;
 use crate::cal::relations::RelationCategory;
 use crate::cal::vocabulary::{Direction, DisclosureLevel, Extractor, Format, OptionName};

@@ -4,6 +4,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::value::{value_to_json, values_to_json};
 use crate::cal::ast::*;
+use crate::cal::grain_type::TypeName;
 use crate::cal::number::Number;
 
 /// The JSON form of a query.

@@ -84,13 +84,18 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The next token, not taken.
+    /// The next token, not taken. An error in it stays there: looking again finds it again.
     fn peek(&mut self) -> Result<&Token<'a>> {
-        if self.ahead.is_none() {
-            self.ahead = Some(self.lexer.token()?);
-        }
-        // The slot was filled above.
-        self.ahead.as_ref().ok_or_else(|| CalError::new(Code::E002, "The query ends here."))
+        let token = match self.ahead.take() {
+            Some(token) => token,
+            None => {
+                let mut lexer = self.lexer;
+                let token = lexer.token()?;
+                self.lexer = lexer;
+                token
+            }
+        };
+        Ok(self.ahead.insert(token))
     }
 
     /// The token behind the next one; an error in it is none yet.
@@ -111,8 +116,8 @@ impl<'a> Parser<'a> {
 
     /// Takes the next token.
     fn take(&mut self) -> Result<Token<'a>> {
-        self.peek()?;
-        let token = self.ahead.take().ok_or_else(|| CalError::new(Code::E002, "The query ends here."))?;
+        let token = self.peek()?.clone();
+        self.ahead = None;
         self.end = token.span.end;
         Ok(token)
     }

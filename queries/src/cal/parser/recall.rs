@@ -4,7 +4,7 @@ use super::Parser;
 use crate::cal::ast::{NamespaceScope, Recall, Thread, Value};
 use crate::cal::check;
 use crate::cal::error::{CalError, Code, Result};
-use crate::cal::grain_type::{GrainType, NameForm};
+use crate::cal::grain_type::{GrainType, NameForm, TypeName};
 use crate::cal::lexer::{Kind, Symbol};
 use crate::cal::span::Span;
 use crate::cal::vocabulary::{Format, Preset};

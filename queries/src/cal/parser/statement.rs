@@ -9,7 +9,7 @@ use crate::cal::check::evolve::{self, Setter};
 use crate::cal::check::{self, condition};
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::fields::KnownField;
-use crate::cal::grain_type::{GrainType, NameForm};
+use crate::cal::grain_type::{GrainType, NameForm, TypeName};
 use crate::cal::lexer::{Kind, Symbol};
 use crate::cal::span::Span;
 use crate::cal::vocabulary::DescribeTarget;
@@ -195,11 +195,10 @@ impl Parser<'_> {
     }
 
     fn reason(&mut self) -> Result<String> {
-        if !self.accept_keyword(Keyword::Reason)? {
-            // An error in the token itself comes first.
-            self.peek()?;
+        if matches!(self.peek()?.kind, Kind::End | Kind::Symbol(Symbol::Semicolon)) {
             return Err(CalError::new(Code::E018, "REASON is missing.").at(self.here()).expected(["REASON"]));
         }
+        self.expect_keyword(Keyword::Reason)?;
         let (reason, span) = self.text()?;
         check::reason(&reason, span)?;
         Ok(reason)
