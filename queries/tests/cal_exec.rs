@@ -6,8 +6,8 @@ mod naive;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gristmill_queries::cal::{Options, Statement, bind, describe, parse};
 use gristmill_queries::cal::{Bindings, Effect};
+use gristmill_queries::cal::{Options, Statement, bind, describe, parse};
 use gristmill_queries::render::GrainView;
 use gristmill_schemas::json::Json;
 use naive::{Answer, Store, Stored};
@@ -46,7 +46,12 @@ fn judge(store: &Store, case: &Json) -> Result<Option<String>, &'static str> {
     let expect = case.get("expect").unwrap();
     let parsed = parse(text(case, "query"), Options::default()).map_err(|_| "doesn't parse")?;
     let params: BTreeMap<String, String> = match case.get("session").and_then(|session| session.get("params")) {
-        Some(params) => params.as_object().unwrap().iter().map(|(key, value)| (key.to_owned(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))).collect(),
+        Some(params) => params
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(key, value)| (key.to_owned(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+            .collect(),
         None => BTreeMap::new(),
     };
     let mut bindings = Bindings::new();
@@ -82,7 +87,8 @@ fn differs<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, got: &T) ->
 
 fn check(store: &Store, case: &Json, key: &str, expected: &Json, answer: &Answer) -> Option<String> {
     let keys = |grains: &[usize]| grains.iter().map(|at| store.grains[*at].key.clone()).collect::<Vec<_>>();
-    let strings = |json: &Json| json.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let strings =
+        |json: &Json| json.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect::<Vec<_>>();
     let as_set = text(case, "order") == "set";
     let sorted = |mut list: Vec<String>| {
         if as_set {
@@ -93,7 +99,9 @@ fn check(store: &Store, case: &Json, key: &str, expected: &Json, answer: &Answer
     match key {
         "grains" => differs("grains", &sorted(strings(expected)), &sorted(keys(&answer.grains))),
         "total" => differs("total", &expected.as_u64().unwrap(), &(answer.total as u64)),
-        "value" if as_set => differs("value", &sorted(strings(expected)), &sorted(strings(answer.value.as_ref().unwrap()))),
+        "value" if as_set => {
+            differs("value", &sorted(strings(expected)), &sorted(strings(answer.value.as_ref().unwrap())))
+        }
         "value" => differs("value", &Some(expected), &answer.value.as_ref()),
         "branch" => differs("branch", &expected.as_u64(), &answer.branch.map(|branch| branch as u64)),
         "rows" => {
@@ -102,17 +110,24 @@ fn check(store: &Store, case: &Json, key: &str, expected: &Json, answer: &Answer
         }
         "groups" => {
             let groups = answer.groups.as_ref().unwrap().iter();
-            let got: BTreeMap<String, Vec<String>> = groups.map(|(value, grains)| (value.clone(), keys(grains))).collect();
-            let expected = expected.as_object().unwrap().iter().map(|(value, list)| (value.to_owned(), strings(list))).collect();
+            let got: BTreeMap<String, Vec<String>> =
+                groups.map(|(value, grains)| (value.clone(), keys(grains))).collect();
+            let expected =
+                expected.as_object().unwrap().iter().map(|(value, list)| (value.to_owned(), strings(list))).collect();
             differs("groups", &expected, &got)
         }
         "source_counts" => {
-            let expected = expected.as_object().unwrap().iter().map(|(label, count)| (label.to_owned(), count.as_u64().unwrap() as usize));
+            let expected = expected
+                .as_object()
+                .unwrap()
+                .iter()
+                .map(|(label, count)| (label.to_owned(), count.as_u64().unwrap() as usize));
             differs("source_counts", &expected.collect(), &answer.source_counts)
         }
         "text" => differs("text", &stripped(expected.as_str().unwrap()), &stripped(answer.text.as_deref().unwrap())),
         "text_except_tokens_line" => {
-            let without = |text: &str| stripped(text).into_iter().filter(|line| !line.starts_with("tokens:")).collect::<Vec<_>>();
+            let without =
+                |text: &str| stripped(text).into_iter().filter(|line| !line.starts_with("tokens:")).collect::<Vec<_>>();
             differs("text", &without(expected.as_str().unwrap()), &without(answer.text.as_deref().unwrap()))
         }
         _ => None,

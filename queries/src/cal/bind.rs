@@ -314,8 +314,9 @@ impl Binder<'_> {
 fn address(value: &Value) -> Result<Address> {
     match value {
         Value::Hash(address) => Ok(address.clone()),
-        Value::Text(text) => Address::parse(text)
-            .ok_or_else(|| super::lexer::bad_address(text.strip_prefix("sha256:").unwrap_or(text))),
+        Value::Text(text) => {
+            Address::parse(text).ok_or_else(|| super::lexer::bad_address(text.strip_prefix("sha256:").unwrap_or(text)))
+        }
         other => Err(CalError::new(Code::E020, format!("Expected an address, not {}.", other.kind()))),
     }
 }
@@ -348,7 +349,8 @@ mod tests {
     #[test]
     fn every_place_of_a_parameter_is_bound() {
         let address = "sha256:3288d0d41cf49a1d";
-        let arguments = [("n", "3"), ("s", "alice"), ("h", address), ("t", "last week"), ("l", "[\"a\", \"b\"]"), ("b", "true")];
+        let arguments =
+            [("n", "3"), ("s", "alice"), ("h", address), ("t", "last week"), ("l", "[\"a\", \"b\"]"), ("b", "true")];
         for (text, expected) in [
             ("RECALL WHERE hash = $h | OFFSET $n", "RECALL WHERE hash = sha256:3288d0d41cf49a1d | OFFSET 3"),
             ("EXISTS $h", "EXISTS sha256:3288d0d41cf49a1d"),
@@ -375,10 +377,7 @@ mod tests {
                 r#"EXPLAIN ASSEMBLE c FROM (RECALL WHERE subject = "alice")"#,
             ),
             ("BATCH { a: EXISTS $h }", "BATCH { a: EXISTS sha256:3288d0d41cf49a1d }"),
-            (
-                "COALESCE(RECALL WHERE subject = $s, RECALL)",
-                r#"COALESCE(RECALL WHERE subject = "alice", RECALL)"#,
-            ),
+            ("COALESCE(RECALL WHERE subject = $s, RECALL)", r#"COALESCE(RECALL WHERE subject = "alice", RECALL)"#),
         ] {
             assert_eq!(bound(text, &arguments).as_deref(), Ok(expected), "{text}");
         }
@@ -407,6 +406,9 @@ mod tests {
         assert_eq!(code("RECALL WHERE subject = $s", &[("s", "a"), ("s", "b")]), Code::E009);
         let many = format!("[{}]", vec!["\"x\""; 101].join(","));
         assert_eq!(code("RECALL WHERE subject IN ($s)", &[("s", &many)]), Code::E011);
-        assert_eq!(code("ADD belief SET subject = $n SET relation = \"r\" SET object = \"o\" REASON \"x\"", &[("n", "1")]), Code::E020);
+        assert_eq!(
+            code("ADD belief SET subject = $n SET relation = \"r\" SET object = \"o\" REASON \"x\"", &[("n", "1")]),
+            Code::E020
+        );
     }
 }

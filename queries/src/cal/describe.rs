@@ -63,7 +63,12 @@ mod tests {
     fn fields_are_told_with_types_operators_and_values() {
         let goals = fields(Some(GrainType::Goal));
         assert_eq!(goals.as_array().unwrap().len(), 22);
-        let state = goals.as_array().unwrap().iter().find(|one| one.get("name").unwrap().as_str() == Some("goal_state")).unwrap();
+        let state = goals
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one.get("name").unwrap().as_str() == Some("goal_state"))
+            .unwrap();
         assert_eq!(state.get("operators").unwrap().to_string(), r#"["=","!="]"#);
         assert_eq!(state.get("grain_type").unwrap().as_str(), Some("goal"));
         assert_eq!(grain_types().as_array().unwrap().len(), 10);

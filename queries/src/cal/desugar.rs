@@ -89,7 +89,9 @@ fn shortcut_conditions(recall: &Recall, user_id: Option<&str>) -> Result<Vec<Con
 }
 
 fn no_user(span: Span) -> CalError {
-    CalError::new(Code::E008, "MY needs a session with a user.").at(span).suggest("Name the user: WHERE user_id = \"…\".")
+    CalError::new(Code::E008, "MY needs a session with a user.")
+        .at(span)
+        .suggest("Name the user: WHERE user_id = \"…\".")
 }
 
 /// The stages that shortcuts stand for.
@@ -111,7 +113,9 @@ mod tests {
     use crate::cal::{Options, Statement, parse};
 
     fn plain(text: &str) -> Desugared {
-        let Statement::Recall(recall) = parse(text, Options::default()).unwrap().query.statement else { panic!("{text}") };
+        let Statement::Recall(recall) = parse(text, Options::default()).unwrap().query.statement else {
+            panic!("{text}")
+        };
         desugar(&recall, Some("alice")).unwrap()
     }
 
@@ -161,7 +165,9 @@ mod tests {
 
     #[test]
     fn my_without_a_user_has_no_value() {
-        let Statement::Recall(recall) = parse("RECALL MY", Options::default()).unwrap().query.statement else { panic!() };
+        let Statement::Recall(recall) = parse("RECALL MY", Options::default()).unwrap().query.statement else {
+            panic!()
+        };
         assert_eq!(desugar(&recall, None).unwrap_err().code(), Code::E008);
     }
 }

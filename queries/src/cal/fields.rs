@@ -341,10 +341,22 @@ mod tests {
 
     #[test]
     fn flags_are_those_of_appendix_e() {
-        let with = |test: fn(&FieldSpec) -> bool| -> Vec<_> { FIELDS.iter().filter(|spec| test(spec)).map(|spec| spec.name).collect() };
+        let with = |test: fn(&FieldSpec) -> bool| -> Vec<_> {
+            FIELDS.iter().filter(|spec| test(spec)).map(|spec| spec.name).collect()
+        };
         assert_eq!(
             with(|spec| spec.sortable),
-            ["subject", "relation", "object", "confidence", "importance", "score", "time", "verification_status", "source_type"]
+            [
+                "subject",
+                "relation",
+                "object",
+                "confidence",
+                "importance",
+                "score",
+                "time",
+                "verification_status",
+                "source_type"
+            ]
         );
         assert_eq!(
             with(|spec| spec.groupable),

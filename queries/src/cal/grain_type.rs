@@ -63,9 +63,7 @@ impl TypeName for GrainType {
     }
 
     fn parse(word: &str, form: NameForm, aliases: bool) -> Result<GrainType> {
-        exact(word, form)
-            .or_else(|| aliases.then(|| alias(word, form)).flatten())
-            .ok_or_else(|| unknown(word, form))
+        exact(word, form).or_else(|| aliases.then(|| alias(word, form)).flatten()).ok_or_else(|| unknown(word, form))
     }
 }
 
@@ -86,7 +84,8 @@ fn alias(word: &str, form: NameForm) -> Option<GrainType> {
         NameForm::Plural => word.strip_suffix(['s', 'S'])?,
         NameForm::Singular => word,
     };
-    let named_so = |grain_type: &GrainType| grain_type.names()[1..].iter().any(|name| name.eq_ignore_ascii_case(singular));
+    let named_so =
+        |grain_type: &GrainType| grain_type.names()[1..].iter().any(|name| name.eq_ignore_ascii_case(singular));
     GrainType::ALL.into_iter().find(named_so)
 }
 
@@ -104,7 +103,9 @@ fn unknown(word: &str, form: NameForm) -> CalError {
     };
     let error = CalError::new(Code::E003, message).valid_values(names()).example(match form {
         NameForm::Plural => "RECALL beliefs WHERE subject = \"alice\"",
-        NameForm::Singular => "ADD belief SET subject = \"alice\" SET relation = \"prefers\" SET object = \"tea\" REASON \"said so\"",
+        NameForm::Singular => {
+            "ADD belief SET subject = \"alice\" SET relation = \"prefers\" SET object = \"tea\" REASON \"said so\""
+        }
     });
     match suggestion {
         Some(suggestion) => error.suggest(suggestion),
@@ -129,7 +130,9 @@ mod tests {
 
     #[test]
     fn names_of_other_versions_are_suggestions_unless_they_are_asked_for() {
-        for (alias, name) in [("facts", "beliefs"), ("tools", "actions"), ("episodes", "events"), ("checkpoints", "states")] {
+        for (alias, name) in
+            [("facts", "beliefs"), ("tools", "actions"), ("episodes", "events"), ("checkpoints", "states")]
+        {
             let error = GrainType::parse(alias, NameForm::Plural, false).unwrap_err();
             assert_eq!(error.code(), Code::E003);
             assert!(error.suggestion().contains(name), "{error}");

@@ -298,9 +298,9 @@ fn is_word_byte(byte: u8) -> bool {
 
 /// The error for a word that the language can't say.
 pub(super) fn excluded_word(word: &str, span: Span) -> CalError {
-    CalError::new(Code::E002, format!("\"{word}\" is not part of CAL."))
-        .at(span)
-        .suggest("CAL reads and appends; it has no words for removal, keys, policies or schemas, and they can't be names.")
+    CalError::new(Code::E002, format!("\"{word}\" is not part of CAL.")).at(span).suggest(
+        "CAL reads and appends; it has no words for removal, keys, policies or schemas, and they can't be names.",
+    )
 }
 
 /// True for 8 to 64 lower-case hexadecimal digits.
@@ -472,7 +472,9 @@ mod tests {
     fn addresses_have_8_to_64_lower_case_digits() {
         let long = "a".repeat(64);
         assert_eq!(kinds(&format!("sha256:{long}")).unwrap(), [Kind::Hash(&long)]);
-        for text in ["sha256:", "sha256:a1b2c3d", "sha256:A1B2C3D4", "sha256:a1b2c3d4g", "sha256:a1b2c3d4...", "sha256:target"] {
+        for text in
+            ["sha256:", "sha256:a1b2c3d", "sha256:A1B2C3D4", "sha256:a1b2c3d4g", "sha256:a1b2c3d4...", "sha256:target"]
+        {
             assert_eq!(code(text), Code::E015, "{text}");
         }
         assert_eq!(code(&format!("sha256:{long}a")), Code::E015);
@@ -481,7 +483,10 @@ mod tests {
 
     #[test]
     fn excluded_words_and_stray_characters_are_no_tokens() {
-        for text in ["delete", "DROP", "Index", "@", "*", "#", "'", "é", "_a", "!", "\u{feff}", "\0", "$", "$1x", "$é", "a\u{a0}b"] {
+        for text in [
+            "delete", "DROP", "Index", "@", "*", "#", "'", "é", "_a", "!", "\u{feff}", "\0", "$", "$1x", "$é",
+            "a\u{a0}b",
+        ] {
             assert_eq!(code(text), Code::E002, "{text:?}");
         }
         assert_eq!(kinds("consent deleted keys $key").unwrap().len(), 4);

@@ -31,8 +31,8 @@
 pub mod ast;
 pub mod bind;
 pub(crate) mod check;
-pub mod desugar;
 pub mod describe;
+pub mod desugar;
 pub mod error;
 pub mod fields;
 pub mod grain_type;

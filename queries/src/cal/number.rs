@@ -167,7 +167,19 @@ mod tests {
 
     #[test]
     fn numbers_compare_by_exact_value() {
-        let ascending = ["-10", "-9.75", "-0.1", "0", "0.05", "0.5", "0.51", "9", "10", "9223372036854775808", "9223372036854775809"];
+        let ascending = [
+            "-10",
+            "-9.75",
+            "-0.1",
+            "0",
+            "0.05",
+            "0.5",
+            "0.51",
+            "9",
+            "10",
+            "9223372036854775808",
+            "9223372036854775809",
+        ];
         for pair in ascending.windows(2) {
             assert_eq!(number(pair[0]).compare(&number(pair[1])), Ordering::Less, "{pair:?}");
             assert_eq!(number(pair[1]).compare(&number(pair[0])), Ordering::Greater, "{pair:?}");

@@ -55,7 +55,9 @@ mod tests {
 
     #[test]
     fn distance_counts_the_four_kinds_of_changes() {
-        for (left, right, changes) in [("", "abc", 3), ("abc", "abc", 0), ("abc", "acb", 1), ("abc", "ab", 1), ("abc", "axc", 1)] {
+        for (left, right, changes) in
+            [("", "abc", 3), ("abc", "abc", 0), ("abc", "acb", 1), ("abc", "ab", 1), ("abc", "axc", 1)]
+        {
             assert_eq!(distance(left, right), changes, "{left} {right}");
             assert_eq!(distance(right, left), changes, "{right} {left}");
         }

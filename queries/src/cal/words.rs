@@ -56,10 +56,7 @@ impl Keyword {
     /// True for words that begin a pipeline stage.
     pub const fn begins_stage(self) -> bool {
         use Keyword::*;
-        matches!(
-            self,
-            Select | Order | Limit | Offset | Count | First | Subjects | Objects | Hashes | Group | Project
-        )
+        matches!(self, Select | Order | Limit | Offset | Count | First | Subjects | Objects | Hashes | Group | Project)
     }
 
     /// True for words that begin a clause of RECALL, stages included.
@@ -77,7 +74,18 @@ impl Keyword {
         use Keyword::*;
         matches!(
             self,
-            Recall | Assemble | Exists | History | Explain | Describe | Batch | Coalesce | Define | Add | Supersede | Revert
+            Recall
+                | Assemble
+                | Exists
+                | History
+                | Explain
+                | Describe
+                | Batch
+                | Coalesce
+                | Define
+                | Add
+                | Supersede
+                | Revert
         )
     }
 }
@@ -85,9 +93,35 @@ impl Keyword {
 /// The words that the language can't say, in any place but template text (CAL 1.0, section 2.4). There is no keyword, no
 /// production and no syntax tree for what they name. `CONSENT` is among them only as a name: it is a grain type.
 pub const EXCLUDED_WORDS: &[&str] = &[
-    "DELETE", "DROP", "FORGET", "ERASE", "DESTROY", "PURGE", "TRUNCATE", "INSERT", "CREATE", "WRITE", "STORE", "KEY",
-    "ENCRYPT", "DECRYPT", "ROTATE", "MASTER", "DEK", "SECRET", "POLICY", "SEAL", "UNSEAL", "GRANT", "REVOKE", "CONSENT",
-    "RESTRICT", "SCHEMA", "PARTITION", "INDEX", "MIGRATION",
+    "DELETE",
+    "DROP",
+    "FORGET",
+    "ERASE",
+    "DESTROY",
+    "PURGE",
+    "TRUNCATE",
+    "INSERT",
+    "CREATE",
+    "WRITE",
+    "STORE",
+    "KEY",
+    "ENCRYPT",
+    "DECRYPT",
+    "ROTATE",
+    "MASTER",
+    "DEK",
+    "SECRET",
+    "POLICY",
+    "SEAL",
+    "UNSEAL",
+    "GRANT",
+    "REVOKE",
+    "CONSENT",
+    "RESTRICT",
+    "SCHEMA",
+    "PARTITION",
+    "INDEX",
+    "MIGRATION",
 ];
 
 /// True for [`EXCLUDED_WORDS`], whatever their case.

@@ -105,7 +105,8 @@ pub fn assemble<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> Assembled {
     let costs: Vec<Vec<u64>> =
         kept.iter().map(|grains| grains.iter().map(|placed| cost(input.budget, placed)).collect()).collect();
     let filled = fill(u64::from(input.budget.amount), &costs);
-    let mut chosen = Chosen { shown: Vec::new(), cut: Vec::new(), outcomes: vec![SourceOutcome::default(); input.sources.len()] };
+    let mut chosen =
+        Chosen { shown: Vec::new(), cut: Vec::new(), outcomes: vec![SourceOutcome::default(); input.sources.len()] };
     for ((source, grains), filled) in order.into_iter().zip(kept).zip(filled) {
         let duplicates = input.sources[source].grains.len() - grains.len();
         chosen.add(source, grains, filled, duplicates);
@@ -121,9 +122,8 @@ pub fn estimate<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> u64 {
 /// True if an ASSEMBLE without FORMAT should use `toon` (CAL 1.0, section 10.9.5, for servers that opt in; tell W005 then): its
 /// BUDGET is of tokens, the estimate is above 85 % of it, and no source mixes types.
 pub fn auto_toon<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> bool {
-    let one_type = |source: &SourceInput<'_, G>| {
-        source.grains.windows(2).all(|pair| pair[0].grain_type() == pair[1].grain_type())
-    };
+    let one_type =
+        |source: &SourceInput<'_, G>| source.grains.windows(2).all(|pair| pair[0].grain_type() == pair[1].grain_type());
     input.budget.unit == BudgetUnit::Tokens
         && estimate(input) * 100 > u64::from(input.budget.amount) * 85
         && input.sources.iter().all(one_type)
@@ -148,8 +148,8 @@ fn deduplicate<G: RenderGrain>(input: &AssemblyInput<'_, G>, order: &[usize]) ->
         let mut of_source = Vec::new();
         for (at, grain) in input.sources[source].grains.iter().enumerate() {
             let value = input.dedup.and_then(|field| value_of(grain, field)).map(|value| value.to_canonical_string());
-            let is_new = value
-                .is_none_or(|value| *values.entry((grain.grain_type(), value)).or_insert(source) == source);
+            let is_new =
+                value.is_none_or(|value| *values.entry((grain.grain_type(), value)).or_insert(source) == source);
             if is_new && addresses.insert(grain.address()) {
                 of_source.push(price(input, source, at));
             }
@@ -165,7 +165,11 @@ fn price<G: RenderGrain>(input: &AssemblyInput<'_, G>, source: usize, grain: usi
     let tokens = match input.layout {
         Layout::Format(format) => token_cost(&entry(input, placed).element(format, &input.style)),
         Layout::Template(template) => {
-            let nothing = Chosen { shown: Vec::new(), cut: Vec::new(), outcomes: vec![SourceOutcome::default(); input.sources.len()] };
+            let nothing = Chosen {
+                shown: Vec::new(),
+                cut: Vec::new(),
+                outcomes: vec![SourceOutcome::default(); input.sources.len()],
+            };
             token_cost(&nothing.in_context(input, 0, |context| template.cost_text(context, placed)))
         }
     };

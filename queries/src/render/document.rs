@@ -91,7 +91,9 @@ pub fn render_assembly(heading: &Heading, entries: &[Entry], format: Format, sty
     match format {
         Format::Sml => {
             let mut out = match heading.intent {
-                Some(intent) => format!("<context intent=\"{}\">\n\n", super::words::one_line(intent).replace('"', "'")),
+                Some(intent) => {
+                    format!("<context intent=\"{}\">\n\n", super::words::one_line(intent).replace('"', "'"))
+                }
                 None => "<context>\n\n".to_owned(),
             };
             for (_, group) in grouped(entries) {

@@ -105,10 +105,13 @@ pub fn json(projected: &Projected) -> Object<'static> {
     for attribute in &projected.attributes {
         let name = if attribute.name == "type" { "reasoning_type" } else { &attribute.name };
         let number = attribute.is_number.then(|| Number::parse(&attribute.value)).flatten();
-        object.insert(name.to_owned(), match number {
-            Some(_) => Json::parse(attribute.value.as_bytes()).map_or(Json::Null, Json::into_owned),
-            None => Json::from(attribute.value.clone()),
-        });
+        object.insert(
+            name.to_owned(),
+            match number {
+                Some(_) => Json::parse(attribute.value.as_bytes()).map_or(Json::Null, Json::into_owned),
+                None => Json::from(attribute.value.clone()),
+            },
+        );
     }
     if let Some(content) = &projected.content {
         object.insert("content", content.clone());

@@ -148,7 +148,11 @@ impl<G: RenderGrain + ?Sized> Collector<'_, G> {
 
     fn deadline(&mut self) {
         let deadline = self.grain.field("deadline");
-        self.add("deadline", deadline.map(|deadline| deadline.as_i64().map_or_else(|| text_of(deadline), iso_date)), false);
+        self.add(
+            "deadline",
+            deadline.map(|deadline| deadline.as_i64().map_or_else(|| text_of(deadline), iso_date)),
+            false,
+        );
     }
 }
 
@@ -220,7 +224,11 @@ pub fn said_time(at_ms: i64, style: &Style) -> String {
 /// What a PROJECT clause shows, and nothing else.
 fn chosen(grain: &(impl RenderGrain + ?Sized), projection: &Projection, style: &Style) -> Projected {
     let content = (!projection.content.is_empty()).then(|| {
-        let parts = projection.content.iter().filter(|field| !is_internal(field)).filter_map(|field| shown(grain, field, style, true));
+        let parts = projection
+            .content
+            .iter()
+            .filter(|field| !is_internal(field))
+            .filter_map(|field| shown(grain, field, style, true));
         parts.map(|(text, _)| text).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
     });
     let attributes = projection.attributes.iter().filter(|field| !is_internal(field)).filter_map(|field| {
@@ -254,7 +262,9 @@ fn shown(
         (text, value.as_number().is_some())
     };
     match field {
-        ProjectField::Field(Field::Known(KnownField::Relation)) => Some((humanize(&text_of(grain.field("relation")?)), false)),
+        ProjectField::Field(Field::Known(KnownField::Relation)) => {
+            Some((humanize(&text_of(grain.field("relation")?)), false))
+        }
         ProjectField::Field(Field::Known(KnownField::Time)) => Some((said_time(time_of(grain), style), false)),
         ProjectField::Field(Field::Known(KnownField::Content)) => Some((event_text(grain), false)),
         ProjectField::Field(field) => {

@@ -14,7 +14,9 @@ use crate::cal::vocabulary::StreamEvent;
 /// The name of an event and the kind that STREAM asks for it by; errors and cancellation are told always.
 fn kind_of(event: &str) -> Option<StreamEvent> {
     match event {
-        "assembly_started" | "source_started" | "source_completed" | "assembly_completed" => Some(StreamEvent::Progress),
+        "assembly_started" | "source_started" | "source_completed" | "assembly_completed" => {
+            Some(StreamEvent::Progress)
+        }
         "dedup_completed" | "budget_allocated" | "disclosure_decided" => Some(StreamEvent::Budget),
         "chunk" => Some(StreamEvent::Chunks),
         _ => None,
@@ -49,11 +51,14 @@ pub fn events<G>(id: &str, stream: &Stream, input: &AssemblyInput<'_, G>, assemb
         let label = input.sources.get(at).and_then(|source| source.label);
         label.map_or_else(|| number(at as u64), |label| Json::from(label.to_owned()))
     };
-    out.push("assembly_started", [
-        ("assembly_id", Json::from(id.to_owned())),
-        ("budget", number(u64::from(input.budget.amount))),
-        ("unit", Json::from(input.budget.unit.name())),
-    ]);
+    out.push(
+        "assembly_started",
+        [
+            ("assembly_id", Json::from(id.to_owned())),
+            ("budget", number(u64::from(input.budget.amount))),
+            ("unit", Json::from(input.budget.unit.name())),
+        ],
+    );
     for (at, source) in input.sources.iter().enumerate() {
         out.push("source_started", [("source", label(at))]);
         let failed = source.failed.then_some(("failed", Json::from(true)));
@@ -69,18 +74,24 @@ pub fn events<G>(id: &str, stream: &Stream, input: &AssemblyInput<'_, G>, assemb
     out.push("disclosure_decided", [("level", Json::from(input.style.level.name()))]);
     let size = u64::from(stream.chunk_size.unwrap_or(limits::DEFAULT_CHUNK_TOKENS));
     for (at, content) in chunks(&assembled.text, size).into_iter().enumerate() {
-        out.push("chunk", [
-            ("chunk_index", number(at as u64)),
-            ("content", Json::from(content.to_owned())),
-            ("tokens", number(token_cost(content))),
-        ]);
+        out.push(
+            "chunk",
+            [
+                ("chunk_index", number(at as u64)),
+                ("content", Json::from(content.to_owned())),
+                ("tokens", number(token_cost(content))),
+            ],
+        );
     }
-    out.push("assembly_completed", [
-        ("grains", number(assembled.grains.len() as u64)),
-        ("tokens_used", number(assembled.tokens_used)),
-        ("used", number(assembled.used)),
-        ("total", number(u64::from(input.budget.amount))),
-    ]);
+    out.push(
+        "assembly_completed",
+        [
+            ("grains", number(assembled.grains.len() as u64)),
+            ("tokens_used", number(assembled.tokens_used)),
+            ("used", number(assembled.used)),
+            ("total", number(u64::from(input.budget.amount))),
+        ],
+    );
     out.events
 }
 

@@ -135,7 +135,9 @@ fn needs_quotes(text: &str) -> bool {
         || matches!(text, "" | "true" | "false" | "null")
         || text.starts_with('-')
         || looks_like_number(text)
-        || text.chars().any(|character| matches!(character, ',' | ':' | '"' | '\\' | '[' | ']' | '{' | '}') || character.is_control())
+        || text.chars().any(|character| {
+            matches!(character, ',' | ':' | '"' | '\\' | '[' | ']' | '{' | '}') || character.is_control()
+        })
 }
 
 /// Digits with a fraction or an exponent.

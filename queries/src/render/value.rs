@@ -36,9 +36,7 @@ fn known<'g>(grain: &'g (impl RenderGrain + ?Sized), field: KnownField) -> Optio
         KnownField::Contradicted => Some(Cow::Owned(Json::from(grain.contradicted()))),
         KnownField::VerificationStatus => text(grain.verification_status().unwrap_or("unverified")),
         KnownField::ActionPhase => stored(grain, field).or_else(|| text("complete")),
-        KnownField::ConsentAction => {
-            text(if grain.field("is_withdrawal")?.as_bool()? { "withdraw" } else { "grant" })
-        }
+        KnownField::ConsentAction => text(if grain.field("is_withdrawal")?.as_bool()? { "withdraw" } else { "grant" }),
         KnownField::Context => first_text(grain, field),
         KnownField::Purpose => first_text(grain, field).or_else(|| scope(grain)),
         _ => stored(grain, field),

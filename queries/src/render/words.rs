@@ -121,7 +121,9 @@ mod tests {
 
     #[test]
     fn relations_lose_their_prefix_and_underscores() {
-        for (relation, words) in [("mg:prefers", "prefers"), ("works_at", "works at"), ("acme:similar_to:x", "similar to:x"), ("", "")] {
+        for (relation, words) in
+            [("mg:prefers", "prefers"), ("works_at", "works at"), ("acme:similar_to:x", "similar to:x"), ("", "")]
+        {
             assert_eq!(humanize(relation), words);
         }
     }
@@ -167,7 +169,14 @@ mod tests {
     #[test]
     fn values_are_said_shortly_and_structures_as_sorted_json() {
         let say = |text: &str| text_of(&Json::parse(text.as_bytes()).unwrap());
-        for (json, text) in [("1.0", "1"), ("0.90", "0.9"), ("1e3", "1000"), ("true", "true"), ("null", ""), (r#"{"b":1,"a":"x y"}"#, r#"{"a":"x y","b":1}"#)] {
+        for (json, text) in [
+            ("1.0", "1"),
+            ("0.90", "0.9"),
+            ("1e3", "1000"),
+            ("true", "true"),
+            ("null", ""),
+            (r#"{"b":1,"a":"x y"}"#, r#"{"a":"x y","b":1}"#),
+        ] {
             assert_eq!(say(json), text);
         }
         assert_eq!(shortest_f64(0.04).as_deref(), Some("0.04"));

@@ -35,7 +35,9 @@ fn push_scalar(text: &str, out: &mut String) {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             // Control characters, line separators and the byte-order mark are not printable in YAML.
-            _ if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}') => {
+            _ if character.is_control()
+                || matches!(character, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}') =>
+            {
                 out.push_str(&format!("\\u{:04x}", u32::from(character)));
             }
             _ => out.push(character),
@@ -44,17 +46,24 @@ fn push_scalar(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// True for text that stands for itself: it begins with a letter, isn't a word with a meaning, and holds no sign that YAML reads.
+/// True for text that stands for itself: it begins with a letter or digit, is no word, number or date with a meaning, and
+/// holds no sign that YAML reads.
 fn is_plain(text: &str) -> bool {
-    const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
-    let safe_inside = |character: char| {
-        character.is_alphanumeric() || matches!(character, ' ' | '_' | '-' | '/' | '.' | ',' | '(' | ')' | '+' | '\'' | '?' | '!' | ';' | '%' | '@' | '=' | ':')
-    };
-    text.starts_with(|first: char| first.is_alphabetic())
+    const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let safe_inside = |character: char| character.is_alphanumeric() || " _-/.,()+'?!;%@=:".contains(character);
+    text.starts_with(char::is_alphanumeric)
         && !text.ends_with([' ', ':'])
         && text.chars().all(safe_inside)
         && !text.contains(": ")
+        && !looks_numeric(text)
         && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
+}
+
+/// True for what may be a number, a date or a time in some version of YAML.
+fn looks_numeric(text: &str) -> bool {
+    text.starts_with(char::is_numeric)
+        && (text.starts_with('0')
+            || text.chars().all(|character| character.is_numeric() || " +-.,:_eEtTzZ".contains(character)))
 }
 
 #[cfg(test)]
@@ -70,7 +79,9 @@ mod tests {
 
     #[test]
     fn strings_are_quoted_only_where_they_must_be() {
-        for plain in ["alice", "prefers dark mode", "hc:patient_id", "don't (yet), 2 of 3"] {
+        for plain in
+            ["alice", "prefers dark mode", "hc:patient_id", "don't (yet), 2 of 3", "9m ago", "22.5C", "1. first"]
+        {
             assert_eq!(written(plain), plain);
         }
         for (text, quoted) in [
@@ -78,6 +89,10 @@ mod tests {
             ("true", "\"true\""),
             ("No", "\"No\""),
             ("1.5", "\"1.5\""),
+            ("0x1f", "\"0x1f\""),
+            ("1e5", "\"1e5\""),
+            ("2026-03-15", "\"2026-03-15\""),
+            ("12:30", "\"12:30\""),
             ("- a", "\"- a\""),
             ("a: b", "\"a: b\""),
             ("a # b", "\"a # b\""),
@@ -89,9 +104,13 @@ mod tests {
         }
     }
 
+    fn scalar() -> impl Strategy<Value = String> {
+        prop_oneof![any::<String>(), "[0-9xoe+._:-]{1,8}", "[a-zA-Z~.]{1,5}", "[ -~]{0,12}"]
+    }
+
     proptest! {
         #[test]
-        fn a_yaml_reader_reads_back_what_was_written(values in proptest::collection::vec(any::<String>(), 1..5)) {
+        fn a_yaml_reader_reads_back_what_was_written(values in proptest::collection::vec(scalar(), 1..5)) {
             let object: Object = values.iter().enumerate().map(|(at, value)| (format!("k{at}"), value.clone())).collect();
             let read: Vec<std::collections::BTreeMap<String, String>> = serde_norway::from_str(&item(&object)).unwrap();
             let read: Vec<&String> = read[0].values().collect();

@@ -99,7 +99,9 @@ impl Session<'_> {
                 }
                 Ok(Answer::default())
             }
-            Statement::Exists(exists) => Ok(Answer { value: Some(Json::from(self.find(&exists.target).is_ok())), ..Answer::default() }),
+            Statement::Exists(exists) => {
+                Ok(Answer { value: Some(Json::from(self.find(&exists.target).is_ok())), ..Answer::default() })
+            }
             Statement::History(history) => self.history(history),
             other => panic!("the naive executor doesn't run {}", other.name()),
         }
@@ -287,8 +289,12 @@ impl Session<'_> {
                 let grains = self.recall_unlimited(&subquery.query, scope)?;
                 self.extract(&grains, subquery.extract).iter().any(|one| members.contains(one))
             }
-            Test::Include(values) => values.iter().all(|one| members.iter().any(|member| one.as_text() == Some(member))),
-            Test::Exclude(values) => !values.iter().any(|one| members.iter().any(|member| one.as_text() == Some(member))),
+            Test::Include(values) => {
+                values.iter().all(|one| members.iter().any(|member| one.as_text() == Some(member)))
+            }
+            Test::Exclude(values) => {
+                !values.iter().any(|one| members.iter().any(|member| one.as_text() == Some(member)))
+            }
             Test::Is(category) => category.relations().iter().any(|one| members.iter().any(|member| member == one)),
         })
     }
@@ -487,5 +493,8 @@ fn contains_words(view: &GrainView, words: &str) -> bool {
     let all: String = texts.iter().filter_map(|name| view.field(name)).map(|value| value.to_string() + " ").collect();
     let all: Vec<String> =
         all.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).filter(|word| !word.is_empty()).collect();
-    words.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).all(|word| all.contains(&word.to_lowercase()))
+    words
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .all(|word| all.contains(&word.to_lowercase()))
 }

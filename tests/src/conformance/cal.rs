@@ -7,7 +7,8 @@ use super::{CaseFile, Outcome, Report};
 
 /// Runs a file whose conventions speak of syntax trees.
 pub fn run(file: &CaseFile, report: &mut Report) -> bool {
-    let (Some(conventions), Some(cases)) = (file.json.get("conventions"), file.json.get("cases").and_then(Json::as_array))
+    let (Some(conventions), Some(cases)) =
+        (file.json.get("conventions"), file.json.get("cases").and_then(Json::as_array))
     else {
         return false;
     };
@@ -75,7 +76,8 @@ fn tree(case: &Json, parsed: &Parsed) -> Result<(), String> {
 fn round_trips(parsed: &Parsed) -> Result<(), String> {
     let text = print(&parsed.query);
     let from_text = cal::parse(&text, Options::default()).map_err(|error| format!("its text {text:?}: {error}"))?;
-    let from_json = from_json(&to_json(&parsed.query), Options::default()).map_err(|error| format!("its JSON: {error}"))?;
+    let from_json =
+        from_json(&to_json(&parsed.query), Options::default()).map_err(|error| format!("its JSON: {error}"))?;
     if from_text.query != parsed.query {
         return Err(format!("its text {text:?} says another tree"));
     }

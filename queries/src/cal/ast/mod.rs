@@ -19,8 +19,8 @@ pub mod value;
 
 pub use assemble::{Assemble, Budget, FormatSpec, Sections, Source, SourceBody, Stream, TemplateDefinition};
 pub use recall::{
-    Condition, Consistency, Diversity, InSet, NamespaceScope, Offset, ProjectField, Projection, Recall, Stage, StageKind,
-    Subquery, Test, Thread, WithOption,
+    Condition, Consistency, Diversity, InSet, NamespaceScope, Offset, ProjectField, Projection, Recall, Stage,
+    StageKind, Subquery, Test, Thread, WithOption,
 };
 pub use value::{Address, Comparison, DomainField, DomainPrefix, Field, Parameter, Target, Value};
 

@@ -50,7 +50,9 @@ pub(crate) fn whole(query: &Query) -> Result<()> {
 /// E036.
 pub(crate) fn one_more(before: usize, span: Span) -> Result<()> {
     if before >= limits::MAX_LET_BINDINGS {
-        return Err(CalError::new(Code::E036, format!("There are more than {} LETs.", limits::MAX_LET_BINDINGS)).at(span));
+        return Err(
+            CalError::new(Code::E036, format!("There are more than {} LETs.", limits::MAX_LET_BINDINGS)).at(span)
+        );
     }
     Ok(())
 }
@@ -246,7 +248,9 @@ fn visit_test(test: &Test, visitor: &mut Visitor) -> Result<()> {
         Test::Compare(_, value) => visit_value(value, Use::Value, visitor),
         Test::In(InSet::Values(values)) => values.iter().try_for_each(|value| visit_value(value, Use::Member, visitor)),
         Test::In(InSet::Subquery(subquery)) => visit_recall(&subquery.query, visitor),
-        Test::Between(low, high) => [low, high].into_iter().try_for_each(|value| visit_value(value, Use::Value, visitor)),
+        Test::Between(low, high) => {
+            [low, high].into_iter().try_for_each(|value| visit_value(value, Use::Value, visitor))
+        }
         Test::Include(values) | Test::Exclude(values) => {
             values.iter().try_for_each(|value| visit_value(value, Use::Value, visitor))
         }

@@ -111,7 +111,9 @@ pub(crate) fn choice(spec: &FieldSpec, code: Code, text: &str, span: Span) -> Re
         return Ok(());
     }
     let shown: String = text.chars().take(64).collect();
-    let error = CalError::new(code, format!("\"{shown}\" is no {}.", spec.name)).at(span).valid_values(spec.values.iter().copied());
+    let error = CalError::new(code, format!("\"{shown}\" is no {}.", spec.name))
+        .at(span)
+        .valid_values(spec.values.iter().copied());
     Err(match nearest(text, spec.values.iter().copied()) {
         Some(meant) => error.suggest(format!("Did you mean \"{meant}\"?")),
         None => error,

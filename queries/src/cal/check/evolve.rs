@@ -24,7 +24,8 @@ const ADD_BASE: &[KnownField] = &[
 const ADD_GOAL: &[KnownField] =
     &[KnownField::GoalState, KnownField::AssignedAgent, KnownField::Deadline, KnownField::DependsOn];
 const ADD_OBSERVATION: &[KnownField] = &[KnownField::ObserverId, KnownField::ObserverType];
-const SUPERSEDE: &[KnownField] = &[KnownField::Object, KnownField::Confidence, KnownField::Importance, KnownField::Tags];
+const SUPERSEDE: &[KnownField] =
+    &[KnownField::Object, KnownField::Confidence, KnownField::Importance, KnownField::Tags];
 
 /// A statement that sets fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,9 @@ pub(crate) fn field(setter: Setter, before: &[SetClause], name: &str, span: Span
         return Err(not_settable(setter, name).at(span));
     };
     if before.iter().any(|clause| clause.field == field) {
-        return Err(CalError::new(Code::E002, format!("\"{name}\" is SET twice.")).at(span).suggest("SET each field once."));
+        return Err(CalError::new(Code::E002, format!("\"{name}\" is SET twice."))
+            .at(span)
+            .suggest("SET each field once."));
     }
     Ok(field)
 }

@@ -12,8 +12,28 @@ use super::Checker;
 
 /// The names that attributes have in output, as PROJECT may call them (digest of CAL 1.0, section 9.1).
 pub(crate) const ATTRIBUTES: &[&str] = &[
-    "subject", "confidence", "role", "time", "state", "deadline", "tool", "phase", "observer", "type", "context", "trigger",
-    "threshold", "count", "action", "grantor", "grantee", "source", "observed", "importance", "tags", "verification_status",
+    "subject",
+    "confidence",
+    "role",
+    "time",
+    "state",
+    "deadline",
+    "tool",
+    "phase",
+    "observer",
+    "type",
+    "context",
+    "trigger",
+    "threshold",
+    "count",
+    "action",
+    "grantor",
+    "grantee",
+    "source",
+    "observed",
+    "importance",
+    "tags",
+    "verification_status",
 ];
 
 /// The field called `name` in a query over grains of `grain_type`.
@@ -47,10 +67,11 @@ pub(crate) fn projected(name: &str, grain_type: Option<GrainType>, span: Span) -
     if is_identifier(name) && name.starts_with("x_") {
         return Ok(ProjectField::Extension(name.to_owned()));
     }
-    match resolve(name, grain_type, span) {
-        Ok(field) => Ok(ProjectField::Field(field)),
-        Err(_) if ATTRIBUTES.contains(&name) => Ok(ProjectField::Attribute(name.to_owned())),
-        Err(error) => Err(error),
+    let here = |field: &KnownField| field.spec().owner.is_none() || field.spec().owner == grain_type;
+    match KnownField::from_name(name).filter(here) {
+        Some(field) => Ok(ProjectField::Field(field.into())),
+        None if ATTRIBUTES.contains(&name) => Ok(ProjectField::Attribute(name.to_owned())),
+        None => resolve(name, grain_type, span).map(ProjectField::Field),
     }
 }
 

@@ -156,7 +156,9 @@ pub(crate) fn offset(number: &Number, span: Span) -> Result<u64> {
 pub(crate) fn limit(count: u64, what: &str, span: Span) -> Result<u32> {
     match u32::try_from(count).ok().filter(|count| *count <= limits::MAX_LIMIT) {
         Some(count) => Ok(count),
-        None => Err(CalError::new(Code::E010, format!("{what} asks for more than {} grains.", limits::MAX_LIMIT)).at(span)),
+        None => {
+            Err(CalError::new(Code::E010, format!("{what} asks for more than {} grains.", limits::MAX_LIMIT)).at(span))
+        }
     }
 }
 
@@ -202,7 +204,11 @@ pub(crate) fn batch_entry(before: &[BatchEntry], label: &str, span: Span) -> Res
 /// E039.
 pub(crate) fn coalesce_branches(count: usize, span: Span) -> Result<()> {
     if count > limits::MAX_COALESCE_BRANCHES {
-        return Err(CalError::new(Code::E039, format!("COALESCE has more than {} branches.", limits::MAX_COALESCE_BRANCHES)).at(span));
+        return Err(CalError::new(
+            Code::E039,
+            format!("COALESCE has more than {} branches.", limits::MAX_COALESCE_BRANCHES),
+        )
+        .at(span));
     }
     Ok(())
 }

@@ -26,9 +26,12 @@ pub(crate) fn whole(checker: &mut Checker, recall: &Recall) -> Result<()> {
 pub(crate) fn thread(grain_type: Option<GrainType>, span: Span) -> Result<()> {
     match grain_type {
         Some(GrainType::Event) => Ok(()),
-        Some(other) => Err(CalError::new(Code::E060, format!("{} have no threads; events do.", super::field::capital(other.plural())))
-            .at(span)
-            .suggest("RECALL events THREAD …")),
+        Some(other) => Err(CalError::new(
+            Code::E060,
+            format!("{} have no threads; events do.", super::field::capital(other.plural())),
+        )
+        .at(span)
+        .suggest("RECALL events THREAD …")),
         None => Err(CalError::new(Code::E061, "Only events have threads.").at(span).suggest("RECALL events THREAD …")),
     }
 }
@@ -47,9 +50,11 @@ fn combinations(recall: &Recall) -> Result<()> {
         (recall.my && has_condition(KnownField::UserId), "MY", "WHERE user_id"),
     ];
     match pairs.iter().find(|(both, ..)| *both) {
-        Some((_, left, right)) => Err(CalError::new(Code::E060, format!("{left} and {right} say the same thing twice."))
-            .at(recall.span)
-            .suggest(format!("Keep either {left} or {right}."))),
+        Some((_, left, right)) => {
+            Err(CalError::new(Code::E060, format!("{left} and {right} say the same thing twice."))
+                .at(recall.span)
+                .suggest(format!("Keep either {left} or {right}.")))
+        }
         None => Ok(()),
     }
 }

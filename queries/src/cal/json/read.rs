@@ -137,7 +137,9 @@ fn name(json: &Json) -> Result<String> {
 fn context_name(json: &Json) -> Result<String> {
     let name = name(json)?;
     match Keyword::from_name(&name) {
-        Some(Keyword::For | Keyword::From) => Err(CalError::new(Code::E002, format!("\"{name}\" can't name a context."))),
+        Some(Keyword::For | Keyword::From) => {
+            Err(CalError::new(Code::E002, format!("\"{name}\" can't name a context.")))
+        }
         _ => Ok(name),
     }
 }
@@ -211,7 +213,8 @@ impl Reader {
 
     fn statement_name<'j>(&self, json: &'j Json) -> Result<&'j str> {
         let object = json.as_object().ok_or_else(|| shape("an object", json))?;
-        let name = object.get("statement").ok_or_else(|| CalError::new(Code::E120, "The key \"statement\" is missing."))?;
+        let name =
+            object.get("statement").ok_or_else(|| CalError::new(Code::E120, "The key \"statement\" is missing."))?;
         string(name).map_err(|error| error.under("statement"))
     }
 
@@ -241,7 +244,8 @@ impl Reader {
         }
         self.operands += 1;
         let object = members(json, &with(&["statement", "op", "left", "right"], outer))?;
-        let operator = required(object, "op", |op| word(op, &["union", "intersect", "except"], SetOperator::from_name))?;
+        let operator =
+            required(object, "op", |op| word(op, &["union", "intersect", "except"], SetOperator::from_name))?;
         let left = required(object, "left", |left| self.set_operand(left))?;
         let right = required(object, "right", |right| self.set_operand(right))?;
         self.operands -= 1;
@@ -308,7 +312,8 @@ impl Reader {
 
     fn describe(&mut self, json: &Json, outer: &[&str]) -> Result<Describe> {
         let object = members(json, &with(&["statement", "target", "grain_type"], outer))?;
-        let target = required(object, "target", |target| word(target, DescribeTarget::NAMES, DescribeTarget::from_name))?;
+        let target =
+            required(object, "target", |target| word(target, DescribeTarget::NAMES, DescribeTarget::from_name))?;
         let grain_type = optional(object, "grain_type", |name| self.singular(name))?;
         if grain_type.is_some() && target != DescribeTarget::Fields {
             return Err(CalError::new(Code::E120, "Only fields have a grain type.").under("grain_type"));
@@ -383,7 +388,8 @@ impl Reader {
     }
 
     fn reason(&self, object: &Object) -> Result<String> {
-        let reason = optional(object, "reason", text)?.ok_or_else(|| CalError::new(Code::E018, "REASON is missing."))?;
+        let reason =
+            optional(object, "reason", text)?.ok_or_else(|| CalError::new(Code::E018, "REASON is missing."))?;
         check::reason(&reason, NOWHERE)?;
         Ok(reason)
     }
@@ -439,7 +445,8 @@ impl Reader {
             priority: optional(object, "priority", |labels| array(labels, name))?.unwrap_or_default(),
             format: optional(object, "format", format_spec)?,
             stream: optional(object, "stream", stream)?,
-            options: optional(object, "with", |list| array(list, |option| self.option(option, None)))?.unwrap_or_default(),
+            options: optional(object, "with", |list| array(list, |option| self.option(option, None)))?
+                .unwrap_or_default(),
             span: NOWHERE,
         };
         check::assemble::whole(&assemble)?;
@@ -515,7 +522,8 @@ fn sections(json: &Json) -> Result<Sections> {
     let mut reader = SectionReader::default();
     for (key, value) in object.iter() {
         let name = SectionName::from_name(key).ok_or_else(|| {
-            CalError::new(Code::E120, format!("Unknown section \"{key}\".")).valid_values(SectionName::NAMES.iter().copied())
+            CalError::new(Code::E120, format!("Unknown section \"{key}\"."))
+                .valid_values(SectionName::NAMES.iter().copied())
         })?;
         reader.begin(name, NOWHERE)?;
         reader.finished_text(name, string(value)?).map_err(|error| error.under(key))?;

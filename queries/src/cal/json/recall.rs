@@ -3,8 +3,8 @@
 use gristmill_schemas::json::{Json, Object};
 
 use super::read::{
-    NOWHERE, Reader, array, extractor, flag, members, namespace, number, optional, positive, required, shape, string, text,
-    with, word,
+    NOWHERE, Reader, array, extractor, flag, members, namespace, number, optional, positive, required, shape, string,
+    text, with, word,
 };
 use super::value::{address, query_value};
 use crate::cal::ast::*;
@@ -18,7 +18,19 @@ use crate::cal::vocabulary::{Direction, DisclosureLevel, Extractor, Format, Opti
 use crate::cal::words::{Keyword, is_excluded, is_identifier};
 
 const RECALL_KEYS: [&str; 14] = [
-    "statement", "my", "grain_type", "in", "about", "like", "since", "between", "thread", "where", "with", "pipeline", "recent",
+    "statement",
+    "my",
+    "grain_type",
+    "in",
+    "about",
+    "like",
+    "since",
+    "between",
+    "thread",
+    "where",
+    "with",
+    "pipeline",
+    "recent",
     "contradictions",
 ];
 
@@ -28,7 +40,8 @@ impl Reader {
         let object = members(json, &with(&with(&RECALL_KEYS, &["as"]), outer))?;
         required(object, "statement", |name| word(name, &["recall"], |name| (name == "recall").then_some(())))?;
         let aliases = self.checker.options.aliases;
-        let grain_type = optional(object, "grain_type", |name| GrainType::parse(string(name)?, NameForm::Plural, aliases))?;
+        let grain_type =
+            optional(object, "grain_type", |name| GrainType::parse(string(name)?, NameForm::Plural, aliases))?;
         let mut recall = Recall {
             my: optional(object, "my", flag)?.unwrap_or_default(),
             grain_type,
@@ -45,7 +58,8 @@ impl Reader {
         };
         recall.conditions =
             optional(object, "where", |list| array(list, |one| self.condition(one, grain_type)))?.unwrap_or_default();
-        recall.options = optional(object, "with", |list| array(list, |one| self.option(one, grain_type)))?.unwrap_or_default();
+        recall.options =
+            optional(object, "with", |list| array(list, |one| self.option(one, grain_type)))?.unwrap_or_default();
         optional(object, "pipeline", |list| array(list, |one| self.stage(one, &mut recall)))?;
         if let Some(extract) = extract {
             push_stage(&mut recall, StageKind::Extract(extract))?;
@@ -170,7 +184,9 @@ impl Reader {
                 let object = members(json, &["stage", "field"])?;
                 StageKind::GroupBy(required(object, "field", |field| self.field(field, grain_type))?)
             }
-            "project" => StageKind::Project(self.projection(members(json, &["stage", "content", "attr"])?, grain_type)?),
+            "project" => {
+                StageKind::Project(self.projection(members(json, &["stage", "content", "attr"])?, grain_type)?)
+            }
             plain => {
                 members(json, &["stage"])?;
                 plain_stage(plain)?
@@ -189,8 +205,10 @@ impl Reader {
 
     fn projection(&mut self, object: &Object, grain_type: Option<GrainType>) -> Result<Projection> {
         let mut fields = |key| optional(object, key, |list| array(list, |one| self.projected(one, grain_type)));
-        let projection =
-            Projection { content: fields("content")?.unwrap_or_default(), attributes: fields("attr")?.unwrap_or_default() };
+        let projection = Projection {
+            content: fields("content")?.unwrap_or_default(),
+            attributes: fields("attr")?.unwrap_or_default(),
+        };
         match projection.content.is_empty() && projection.attributes.is_empty() {
             true => Err(CalError::new(Code::E002, "PROJECT names at least one field.")),
             false => Ok(projection),
@@ -331,6 +349,7 @@ fn domain(name: &str) -> Option<(&str, &str)> {
         let keyword = Keyword::from_name(prefix);
         !matches!(keyword, Some(Keyword::And | Keyword::Or | Keyword::Not))
     };
-    let sayable = is_identifier(prefix) && is_identifier(rest) && (!is_excluded(rest) || rest.eq_ignore_ascii_case("consent"));
+    let sayable =
+        is_identifier(prefix) && is_identifier(rest) && (!is_excluded(rest) || rest.eq_ignore_ascii_case("consent"));
     (begins_field && sayable).then_some((prefix, rest))
 }

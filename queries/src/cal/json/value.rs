@@ -80,7 +80,8 @@ fn wrapped(checker: Option<&mut Checker>, object: &Object) -> Result<Value> {
             }
         }
         (Some(("$hash", Json::String(text))), None) => address(text).map(Value::Hash),
-        _ => Err(CalError::new(Code::E120, "Not a value.").suggest("Write {\"$param\": \"name\"} or {\"$hash\": \"sha256:…\"}.")),
+        _ => Err(CalError::new(Code::E120, "Not a value.")
+            .suggest("Write {\"$param\": \"name\"} or {\"$hash\": \"sha256:…\"}.")),
     }
 }
 

@@ -300,10 +300,13 @@ fn recall(recall: &Recall) -> Object<'static> {
         object.insert("between", values_to_json([low, high]));
     }
     if let Some(thread) = &recall.thread {
-        object.insert("thread", match thread {
-            Thread::Session(session) => Json::from(session.clone()),
-            Thread::From(address) => Json::Object([("from", address.to_string())].into_iter().collect()),
-        });
+        object.insert(
+            "thread",
+            match thread {
+                Thread::Session(session) => Json::from(session.clone()),
+                Thread::From(address) => Json::Object([("from", address.to_string())].into_iter().collect()),
+            },
+        );
     }
     if !recall.conditions.is_empty() {
         object.insert("where", recall.conditions.iter().map(condition).collect::<Vec<_>>());

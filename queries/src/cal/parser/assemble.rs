@@ -192,7 +192,9 @@ impl Parser<'_> {
             let open = self.expect(Symbol::OpenBrace)?;
             // The brace was the last token looked at, so the lexer stands right behind it.
             let Some((raw, span)) = self.lexer.template_text()? else {
-                return Err(CalError::new(Code::E002, format!("The section {name} has no closing brace.")).at(open).expected(["}"]));
+                return Err(CalError::new(Code::E002, format!("The section {name} has no closing brace."))
+                    .at(open)
+                    .expected(["}"]));
             };
             self.end = span.end + 1;
             sections.text(name, raw, span)?;

@@ -86,16 +86,19 @@ impl<'a> Parser<'a> {
 
     /// The next token, not taken. An error in it stays there: looking again finds it again.
     fn peek(&mut self) -> Result<&Token<'a>> {
-        let token = match self.ahead.take() {
-            Some(token) => token,
-            None => {
-                let mut lexer = self.lexer;
-                let token = lexer.token()?;
-                self.lexer = lexer;
-                token
-            }
-        };
+        let token = self.next_token()?;
         Ok(self.ahead.insert(token))
+    }
+
+    /// The token that was looked at, else the next one of the text. The text stays before a token that has an error.
+    fn next_token(&mut self) -> Result<Token<'a>> {
+        if let Some(token) = self.ahead.take() {
+            return Ok(token);
+        }
+        let mut lexer = self.lexer;
+        let token = lexer.token()?;
+        self.lexer = lexer;
+        Ok(token)
     }
 
     /// The token behind the next one; an error in it is none yet.
@@ -116,8 +119,7 @@ impl<'a> Parser<'a> {
 
     /// Takes the next token.
     fn take(&mut self) -> Result<Token<'a>> {
-        let token = self.peek()?.clone();
-        self.ahead = None;
+        let token = self.next_token()?;
         self.end = token.span.end;
         Ok(token)
     }

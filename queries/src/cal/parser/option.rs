@@ -143,7 +143,8 @@ impl Parser<'_> {
             true => self.arguments(|parser| parser.list(|parser| Ok(parser.value()?.0)))?,
             false => Vec::new(),
         };
-        let message = format!("The option \"{}\" is unknown here and ignored.", name.chars().take(64).collect::<String>());
+        let message =
+            format!("The option \"{}\" is unknown here and ignored.", name.chars().take(64).collect::<String>());
         self.checker.warn(WarningCode::W004, message, span);
         check::name(&name, span)?;
         Ok(WithOption::Extension(name, values))

@@ -12,8 +12,19 @@ use crate::cal::words::Keyword;
 
 /// What a statement may begin with, for messages.
 const STATEMENTS: [&str; 13] = [
-    "RECALL", "ASSEMBLE", "EXISTS", "HISTORY", "EXPLAIN", "DESCRIBE", "BATCH", "COALESCE", "DEFINE TEMPLATE", "ADD",
-    "SUPERSEDE", "REVERT", "(",
+    "RECALL",
+    "ASSEMBLE",
+    "EXISTS",
+    "HISTORY",
+    "EXPLAIN",
+    "DESCRIBE",
+    "BATCH",
+    "COALESCE",
+    "DEFINE TEMPLATE",
+    "ADD",
+    "SUPERSEDE",
+    "REVERT",
+    "(",
 ];
 
 impl Parser<'_> {

@@ -30,15 +30,13 @@ impl Parser<'_> {
         let token = self.peek()?;
         let Kind::Word { text, keyword } = token.kind else { return Ok(None) };
         let span = token.span;
-        match GrainType::parse(text, NameForm::Plural, aliases) {
-            Ok(grain_type) => {
-                self.take()?;
-                Ok(Some(grain_type))
-            }
-            // A clause, or the error of whoever reads on.
-            Err(_) if keyword.is_some() => Ok(None),
-            Err(error) => Err(error.at(span)),
+        if keyword.is_some() {
+            // A clause, or the error of whoever reads on; no type is called like a keyword.
+            return Ok(None);
         }
+        let grain_type = GrainType::parse(text, NameForm::Plural, aliases).map_err(|error| error.at(span))?;
+        self.take()?;
+        Ok(Some(grain_type))
     }
 
     /// One clause; answers false where none begins.

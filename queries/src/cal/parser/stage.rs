@@ -10,9 +10,8 @@ use crate::cal::vocabulary::{Direction, Extractor};
 use crate::cal::words::Keyword;
 
 /// What a stage may begin with, for messages.
-pub(super) const STAGES: [&str; 11] = [
-    "SELECT", "ORDER BY", "LIMIT", "OFFSET", "COUNT", "FIRST", "SUBJECTS", "OBJECTS", "HASHES", "GROUP BY", "PROJECT",
-];
+pub(super) const STAGES: [&str; 11] =
+    ["SELECT", "ORDER BY", "LIMIT", "OFFSET", "COUNT", "FIRST", "SUBJECTS", "OBJECTS", "HASHES", "GROUP BY", "PROJECT"];
 
 impl Parser<'_> {
     /// One stage, which its keyword begins, and its check against the stages before it.

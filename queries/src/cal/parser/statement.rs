@@ -2,8 +2,8 @@
 
 use super::Parser;
 use crate::cal::ast::{
-    Add, Batch, BatchEntry, BatchQuery, Coalesce, Describe, Exists, Explainable, Field, History, Recall, Revert, SetClause,
-    Supersede, Value,
+    Add, Batch, BatchEntry, BatchQuery, Coalesce, Describe, Exists, Explainable, Field, History, Recall, Revert,
+    SetClause, Supersede, Value,
 };
 use crate::cal::check::evolve::{self, Setter};
 use crate::cal::check::{self, condition};
@@ -204,4 +204,3 @@ impl Parser<'_> {
         Ok(reason)
     }
 }
-

@@ -20,19 +20,26 @@ impl<'a> Parser<'a> {
     }
 
     fn value_at(&mut self, depth: usize) -> Result<Value> {
-        let token = self.peek()?;
-        let value = match (&token.kind, token.keyword()) {
-            (Kind::Symbol(Symbol::OpenBracket), _) => return self.array_at(depth).map(Value::Array),
-            (Kind::Parameter(_), _) => return self.parameter().map(Value::Parameter),
-            (Kind::Text(text), _) => Value::Text(text.clone().into_owned()),
-            (Kind::Number(number), _) => Value::Number(number.clone()),
-            (Kind::Hash(digits), _) => Value::Hash(address(digits, token.span)?),
-            (_, Some(Keyword::True)) => Value::Boolean(true),
-            (_, Some(Keyword::False)) => Value::Boolean(false),
-            _ => return Err(self.unexpected(["a string", "a number", "TRUE", "FALSE", "a hash", "a parameter", "["])),
-        };
-        self.take()?;
-        Ok(value)
+        match self.peek()?.kind {
+            Kind::Symbol(Symbol::OpenBracket) => self.array_at(depth).map(Value::Array),
+            Kind::Parameter(_) => self.parameter().map(Value::Parameter),
+            Kind::Text(_)
+            | Kind::Number(_)
+            | Kind::Hash(_)
+            | Kind::Word { keyword: Some(Keyword::True | Keyword::False), .. } => self.literal(),
+            _ => Err(self.unexpected(["a string", "a number", "TRUE", "FALSE", "a hash", "a parameter", "["])),
+        }
+    }
+
+    /// The next token as a value.
+    fn literal(&mut self) -> Result<Value> {
+        let token = self.take()?;
+        match token.kind {
+            Kind::Text(text) => Ok(Value::Text(text.into_owned())),
+            Kind::Number(number) => Ok(Value::Number(number)),
+            Kind::Hash(digits) => address(digits, token.span).map(Value::Hash),
+            kind => Ok(Value::Boolean(matches!(kind, Kind::Word { keyword: Some(Keyword::True), .. }))),
+        }
     }
 
     /// An array; the next token is checked to open one.
@@ -43,7 +50,9 @@ impl<'a> Parser<'a> {
     fn array_at(&mut self, depth: usize) -> Result<Vec<Value>> {
         let start = self.expect(Symbol::OpenBracket)?;
         if depth == limits::MAX_ARRAY_DEPTH {
-            return Err(CalError::new(Code::E007, "Arrays are nested too deeply.").at(start).suggest("Use a flat array."));
+            return Err(CalError::new(Code::E007, "Arrays are nested too deeply.")
+                .at(start)
+                .suggest("Use a flat array."));
         }
         if self.accept(Symbol::CloseBracket)? {
             return Ok(Vec::new());
@@ -75,12 +84,13 @@ impl<'a> Parser<'a> {
 
     /// A number.
     pub(super) fn number(&mut self) -> Result<(Number, Span)> {
-        match &self.peek()?.kind {
-            Kind::Number(number) => {
-                let number = number.clone();
-                Ok((number, self.take()?.span))
-            }
-            _ => Err(self.unexpected(["a number"])),
+        if !matches!(self.peek()?.kind, Kind::Number(_)) {
+            return Err(self.unexpected(["a number"]));
+        }
+        let token = self.take()?;
+        match token.kind {
+            Kind::Number(number) => Ok((number, token.span)),
+            _ => Err(CalError::new(Code::E002, "Expected a number.").at(token.span)),
         }
     }
 
@@ -170,10 +180,9 @@ fn address(digits: &str, span: Span) -> Result<Address> {
 fn can_follow_field(kind: &Kind) -> bool {
     match kind {
         Kind::Symbol(symbol) => *symbol != Symbol::OpenParen,
-        Kind::Word { keyword, .. } => matches!(
-            keyword,
-            Some(Keyword::In | Keyword::Between | Keyword::Include | Keyword::Exclude | Keyword::Is)
-        ),
+        Kind::Word { keyword, .. } => {
+            matches!(keyword, Some(Keyword::In | Keyword::Between | Keyword::Include | Keyword::Exclude | Keyword::Is))
+        }
         Kind::End => true,
         Kind::Text(_) | Kind::Number(_) | Kind::Hash(_) | Kind::Parameter(_) => false,
     }

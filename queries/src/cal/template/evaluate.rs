@@ -27,7 +27,12 @@ pub struct Output {
 impl Output {
     /// Nothing yet, and at most `characters` in all.
     pub fn new(characters: usize) -> Output {
-        Output { text: String::new(), characters_left: characters, steps_left: limits::MAX_TEMPLATE_STEPS, truncated: false }
+        Output {
+            text: String::new(),
+            characters_left: characters,
+            steps_left: limits::MAX_TEMPLATE_STEPS,
+            truncated: false,
+        }
     }
 
     /// Appends as much of `text` as fits.
@@ -140,7 +145,10 @@ mod tests {
     #[test]
     fn each_visits_the_grains_and_unset_variables_are_nothing() {
         let words = Words(vec!["a", "b"], None);
-        assert_eq!(render("{{grain.content}}[{{#each}}<{{grain.content}}>{{/each}}]", &words, 100), ("[<a><b>]".to_owned(), false));
+        assert_eq!(
+            render("{{grain.content}}[{{#each}}<{{grain.content}}>{{/each}}]", &words, 100),
+            ("[<a><b>]".to_owned(), false)
+        );
     }
 
     #[test]

@@ -32,9 +32,9 @@ use super::vocabulary::{Preset, SectionName};
 pub(crate) fn extends(name: &str, span: Span) -> Result<Preset> {
     let valid = ["structured", "readable", "compact"];
     match Preset::from_name(name) {
-        Some(Preset::Data) => {
-            Err(CalError::new(Code::E086, "\"data\" is structure, not text, and can't be extended.").at(span).valid_values(valid))
-        }
+        Some(Preset::Data) => Err(CalError::new(Code::E086, "\"data\" is structure, not text, and can't be extended.")
+            .at(span)
+            .valid_values(valid)),
         Some(preset) => Ok(preset),
         None => Err(CalError::new(Code::E087, format!("\"{name}\" is no preset.")).at(span).valid_values(valid)),
     }

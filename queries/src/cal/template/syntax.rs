@@ -137,7 +137,11 @@ impl<'t> Reader<'t> {
             (name, true) => SectionKind::Unless(variable(name, span)?),
         };
         if self.open.len() == limits::MAX_TEMPLATE_DEPTH {
-            return Err(CalError::new(Code::E093, format!("Sections nest at most {} deep.", limits::MAX_TEMPLATE_DEPTH)).at(span));
+            return Err(CalError::new(
+                Code::E093,
+                format!("Sections nest at most {} deep.", limits::MAX_TEMPLATE_DEPTH),
+            )
+            .at(span));
         }
         self.open.push(Open { kind, nodes: Vec::new(), span });
         Ok(Piece::Nothing)
@@ -201,7 +205,9 @@ mod tests {
     fn text_and_tags_become_nodes() {
         use Variable::*;
         assert_eq!(
-            parse("a{{ grain.type }}{{! x }}{{#grain.tags}}b{{/grain.tags}}{{^grain.tags}}c{{/ grain.tags }}{{#each}}{{/each}}"),
+            parse(
+                "a{{ grain.type }}{{! x }}{{#grain.tags}}b{{/grain.tags}}{{^grain.tags}}c{{/ grain.tags }}{{#each}}{{/each}}"
+            ),
             Ok(vec![
                 Node::Text("a"),
                 Node::Value(GrainType),
@@ -215,8 +221,20 @@ mod tests {
     #[test]
     fn tags_outside_of_the_subset_are_refused() {
         for text in [
-            "{{{grain.content}}}", "{{&grain.content}}", "{{> partial}}", "{{=<% %>=}}", "{{}}", "{{ }}", "{{#}}x{{/}}", "{{.}}",
-            "{{grain content}}", "{{#each grains}}{{/each}}", "{{^each}}{{/each}}", "{{grain.type", "{{{", "{{grain.{{type}}",
+            "{{{grain.content}}}",
+            "{{&grain.content}}",
+            "{{> partial}}",
+            "{{=<% %>=}}",
+            "{{}}",
+            "{{ }}",
+            "{{#}}x{{/}}",
+            "{{.}}",
+            "{{grain content}}",
+            "{{#each grains}}{{/each}}",
+            "{{^each}}{{/each}}",
+            "{{grain.type",
+            "{{{",
+            "{{grain.{{type}}",
         ] {
             assert_eq!(code(text), Code::E094, "{text}");
         }
@@ -228,7 +246,12 @@ mod tests {
 
     #[test]
     fn sections_are_balanced_and_at_most_five_deep() {
-        for text in ["{{#grain.tags}}", "{{/grain.tags}}", "{{#grain.tags}}{{#grain.type}}{{/grain.tags}}{{/grain.type}}", "{{/nope}}"] {
+        for text in [
+            "{{#grain.tags}}",
+            "{{/grain.tags}}",
+            "{{#grain.tags}}{{#grain.type}}{{/grain.tags}}{{/grain.type}}",
+            "{{/nope}}",
+        ] {
             assert_eq!(code(text), Code::E091, "{text}");
         }
         let nested = |depth| "{{#grain.type}}".repeat(depth) + &"{{/grain.type}}".repeat(depth);
