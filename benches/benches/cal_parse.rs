@@ -13,11 +13,11 @@ fn statement(bytes: usize) -> String {
          ASSEMBLE context FOR \"helping alice with her quarterly review\" FROM\n",
     );
     for source in 0..7 {
-        let _ = write!(
+        let _ = writeln!(
             text,
             "  s{source}: (RECALL beliefs ABOUT \"alice\" WHERE subject IN ($team, \"bob\", \"carol\") AND confidence >= 0.75 \
              AND tags INCLUDE [\"profile:healthcare\", \"review\"] AND hc:patient_id = \"P-{source}\" AND time = \"last 7 days\" \
-             WITH superseded, dedup(subject) | ORDER BY confidence DESC | LIMIT 20),\n"
+             WITH superseded, dedup(subject) | ORDER BY confidence DESC | LIMIT 20),"
         );
     }
     text.push_str("  last: (RECALL beliefs WHERE subject IN (");

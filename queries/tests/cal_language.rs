@@ -529,8 +529,8 @@ fn explain_describe_batch_and_coalesce_hold_what_they_may() {
     let entries = |count: usize| (0..count).map(|at| format!("e{at}: RECALL")).collect::<Vec<_>>().join(", ");
     assert_eq!(outcome(&format!("BATCH {{ {} }}", entries(10))), "ok");
     assert_eq!(outcome(&format!("BATCH {{ {} }}", entries(11))), "E002");
-    assert_eq!(outcome(&format!("COALESCE({})", vec!["RECALL"; 5].join(", "))), "ok");
-    assert_eq!(outcome(&format!("COALESCE({})", vec!["RECALL"; 6].join(", "))), "E039");
+    assert_eq!(outcome(&format!("COALESCE({})", ["RECALL"; 5].join(", "))), "ok");
+    assert_eq!(outcome(&format!("COALESCE({})", ["RECALL"; 6].join(", "))), "E039");
 }
 
 #[test]

@@ -336,7 +336,7 @@ fn a_template_shows_what_the_budget_cut_and_never_outgrows_its_cap() {
     let grains: Vec<GrainView> = (1..=5).map(|at| belief("s", "r", &"o".repeat(at))).collect();
     let query =
         "ASSEMBLE FROM a: (RECALL) BUDGET 2 grains FORMAT TEMPLATE { ELEMENT { {{grain.object}} } ELEMENT_OMIT { - } }";
-    assert_eq!(assembled(query, &[grains.clone()]).text, "o\noo\n-\n-\n-\n");
+    assert_eq!(assembled(query, std::slice::from_ref(&grains)).text, "o\noo\n-\n-\n-\n");
     let bomb = format!(
         "ASSEMBLE FROM a: (RECALL) BUDGET 10 tokens FORMAT TEMPLATE {{ HEADER {{ {}{{{{grain.object}}}}boom{} }} ELEMENT {{ x }} }}",
         "{{#each}}".repeat(5),
@@ -358,8 +358,8 @@ fn auto_toon_needs_a_tight_token_budget_and_sources_of_one_type() {
     let beliefs: Vec<GrainView> = (1..=10).map(|at| belief("s", "r", &"o".repeat(at))).collect();
     let mut mixed = beliefs.clone();
     mixed.push(grain(r#"{"type":"goal","description":"d","created_at":0}"#));
-    assert!(decide("ASSEMBLE FROM (RECALL) BUDGET 100 tokens", &[beliefs.clone()]));
-    assert!(!decide("ASSEMBLE FROM (RECALL) BUDGET 1000 tokens", &[beliefs.clone()]));
+    assert!(decide("ASSEMBLE FROM (RECALL) BUDGET 100 tokens", std::slice::from_ref(&beliefs)));
+    assert!(!decide("ASSEMBLE FROM (RECALL) BUDGET 1000 tokens", std::slice::from_ref(&beliefs)));
     assert!(!decide("ASSEMBLE FROM (RECALL) BUDGET 100 grains", &[beliefs]));
     assert!(!decide("ASSEMBLE FROM (RECALL) BUDGET 100 tokens", &[mixed]));
 }

@@ -262,8 +262,10 @@ impl Reader {
     }
 
     fn extension(&mut self, json: &Json, name: String) -> Result<WithOption> {
-        let object = members(json, &["name", "values"])?;
-        let values = optional(object, "values", |list| array(list, |value| query_value(&mut self.checker, value)))?;
+        // `args` is another spelling of `values`.
+        let object = members(json, &["name", "values", "args"])?;
+        let key = if object.contains_key("values") { "values" } else { "args" };
+        let values = optional(object, key, |list| array(list, |value| query_value(&mut self.checker, value)))?;
         check::name(&name, NOWHERE)?;
         self.checker.warn(WarningCode::W004, format!("The option \"{name}\" is unknown here and ignored."), NOWHERE);
         Ok(WithOption::Extension(name, values.unwrap_or_default()))
