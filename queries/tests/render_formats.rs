@@ -226,6 +226,17 @@ fn grains_of_several_types_are_grouped_where_the_format_groups() {
 }
 
 #[test]
+fn one_result_can_be_told_in_several_formats() {
+    let entries = [Entry::new(&belief("alice", "prefers", "tea"), None, &style())];
+    let wanted = [(None, Format::Text), (Some("table"), Format::Toon), (None, Format::Text)];
+    let formats = render_formats(&wanted, |format| render_recall(&entries, format, &style()));
+    assert_eq!(
+        Json::Object(formats).to_string(),
+        r#"{"text":"[belief] alice prefers tea (0.9)","table":"beliefs[1]{subject,content,confidence}:\nalice,prefers tea,0.9"}"#
+    );
+}
+
+#[test]
 fn an_assembly_without_grains_is_an_envelope() {
     let text = |query: &str| assembled(query, &[vec![]]).text;
     assert_eq!(text("ASSEMBLE c FOR \"say \\\"hi\\\"\" FROM (RECALL)"), "<context intent=\"say 'hi'\">\n\n</context>");

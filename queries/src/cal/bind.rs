@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use super::ast::*;
-use super::check::evolve::{self, Setter};
+use super::check::evolve;
 use super::check::{self, Checker, condition};
 use super::error::{CalError, Code, Result};
 use super::fields::{FieldKind, KnownField};
@@ -106,7 +106,7 @@ impl Binder<'_> {
             Statement::Explain(one) => self.explained(one),
             Statement::Batch(one) => self.batch(one),
             Statement::Coalesce(one) => self.coalesce(one),
-            Statement::Add(one) => self.set(Setter::Add(one.grain_type), &mut one.set),
+            Statement::Add(one) => self.set(&mut one.set),
             Statement::Supersede(one) => self.supersede(one),
             Statement::Revert(one) => self.target(&mut one.target),
             Statement::Describe(_) | Statement::DefineTemplate(_) => Ok(()),
@@ -118,7 +118,7 @@ impl Binder<'_> {
             Explainable::Recall(one) => self.recall(one),
             Explainable::Assemble(one) => self.assemble(one),
             Explainable::SetOperation(one) => self.set_operation(one),
-            Explainable::Add(one) => self.set(Setter::Add(one.grain_type), &mut one.set),
+            Explainable::Add(one) => self.set(&mut one.set),
             Explainable::Supersede(one) => self.supersede(one),
             Explainable::Revert(one) => self.target(&mut one.target),
             Explainable::Batch(one) => self.batch(one),
@@ -177,7 +177,7 @@ impl Binder<'_> {
 
     fn supersede(&mut self, supersede: &mut Supersede) -> Result<()> {
         self.target(&mut supersede.target)?;
-        self.set(Setter::Supersede, &mut supersede.set)
+        self.set(&mut supersede.set)
     }
 
     fn target(&mut self, target: &mut Target) -> Result<()> {
@@ -188,8 +188,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// SET values; the checks of the statement are those of its text.
-    fn set(&mut self, _: Setter, clauses: &mut [SetClause]) -> Result<()> {
+    fn set(&mut self, clauses: &mut [SetClause]) -> Result<()> {
         for clause in clauses {
             self.anywhere(&mut clause.value)?;
             evolve::value(&mut self.checker, clause.field, &mut clause.value, clause.span)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, Object};
 
 use super::grain::RenderGrain;
 use super::project::{Projected, project};
@@ -116,6 +116,19 @@ pub fn render_assembly(heading: &Heading, entries: &[Entry], format: Format, sty
         Format::Toon => toon::assembly(heading, entries, style),
         Format::Text | Format::Triples | Format::Json | Format::Yaml => flat(entries, format, style),
     }
+}
+
+/// One result in several formats: what a response holds under `formats`, by alias or else by the name of the format. A format
+/// that is asked for twice under one name is rendered once.
+pub fn render_formats(wanted: &[(Option<&str>, Format)], render: impl Fn(Format) -> String) -> Object<'static> {
+    let mut formats = Object::new();
+    for &(alias, format) in wanted {
+        let key = alias.unwrap_or(format.name());
+        if !formats.contains_key(key) {
+            formats.insert(key.to_owned(), render(format));
+        }
+    }
+    formats
 }
 
 /// Formats that look the same in a RECALL and in an ASSEMBLE.

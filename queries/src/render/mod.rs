@@ -32,7 +32,7 @@ pub mod yaml;
 
 pub use assemble::{Assembled, AssemblyInput, Layout, SourceInput, assemble};
 pub use custom::Template;
-pub use document::{Entry, Heading, render_assembly, render_recall};
+pub use document::{Entry, Heading, render_assembly, render_formats, render_recall};
 pub use grain::{GrainView, RenderGrain};
 pub use project::{Attribute, Projected, project};
 
