@@ -49,7 +49,9 @@ pub fn desugar(recall: &Recall, user_id: Option<&str>) -> Result<Desugared> {
     let fallback = recall.about.as_ref().map(|text| {
         let mut fallback = plain.clone();
         // ABOUT is the first condition.
-        fallback.conditions[0] = equals(KnownField::Query, Value::text(text.as_str()), recall.span);
+        if let Some(about) = fallback.conditions.first_mut() {
+            *about = equals(KnownField::Query, Value::text(text.as_str()), recall.span);
+        }
         fallback
     });
     Ok(Desugared { recall: plain, fallback, thread_from })

@@ -100,7 +100,8 @@ pub struct Assembled {
 
 /// Puts a context together. The same input gives the same bytes.
 pub fn assemble<G: RenderGrain>(input: &AssemblyInput<'_, G>) -> Assembled {
-    let order: Vec<usize> = input.order.iter().copied().filter(|&at| !input.sources[at].failed).collect();
+    let runs = |at: &usize| input.sources.get(*at).is_some_and(|source| !source.failed);
+    let order: Vec<usize> = input.order.iter().copied().filter(runs).collect();
     let kept: Vec<Vec<Placed>> = deduplicate(input, &order);
     let costs: Vec<Vec<u64>> =
         kept.iter().map(|grains| grains.iter().map(|placed| cost(input.budget, placed)).collect()).collect();

@@ -49,12 +49,11 @@ pub(crate) fn whole(query: &Query) -> Result<()> {
 /// # Errors
 /// E036.
 pub(crate) fn one_more(before: usize, span: Span) -> Result<()> {
-    if before >= limits::MAX_LET_BINDINGS {
-        return Err(
-            CalError::new(Code::E036, format!("There are more than {} LETs.", limits::MAX_LET_BINDINGS)).at(span)
-        );
-    }
-    Ok(())
+    if before < limits::MAX_LET_BINDINGS { Ok(()) } else { Err(too_many(span)) }
+}
+
+fn too_many(span: Span) -> CalError {
+    CalError::new(Code::E036, format!("There are more than {} LETs.", limits::MAX_LET_BINDINGS)).at(span)
 }
 
 /// The error for a name that is bound twice.
@@ -81,7 +80,7 @@ fn count(query: &Query) -> Result<()> {
     };
     let total = query.lets.len() + inner;
     let span = query.lets.last().map_or(Span::default(), |binding| binding.span);
-    if total > limits::MAX_LET_BINDINGS { one_more(total, span) } else { Ok(()) }
+    if total > limits::MAX_LET_BINDINGS { Err(too_many(span)) } else { Ok(()) }
 }
 
 /// The names that a block of LETs binds, on top of those `outside`. LETs may use one another only if they feed an
