@@ -101,20 +101,11 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    /// The token behind the next one; an error in it is none yet.
-    fn peek_second(&mut self) -> Result<Option<Token<'a>>> {
+    /// The tokens behind the next one, as far as they can be read: an error in them is none before they are taken.
+    fn behind<const N: usize>(&mut self) -> Result<[Option<Token<'a>>; N]> {
         self.peek()?;
         let mut lexer = self.lexer;
-        Ok(lexer.token().ok())
-    }
-
-    /// The second and third tokens behind the next one, as far as they can be read.
-    fn peek_further(&mut self) -> Result<(Option<Token<'a>>, Option<Token<'a>>)> {
-        self.peek()?;
-        let mut lexer = self.lexer;
-        let second = lexer.token().ok();
-        let third = lexer.token().ok();
-        Ok((second, third))
+        Ok(std::array::from_fn(|_| lexer.token().ok()))
     }
 
     /// Takes the next token.
@@ -214,9 +205,7 @@ impl<'a> Parser<'a> {
         if !self.next_is(Symbol::Comma)? {
             return Ok(false);
         }
-        let mut lexer = self.lexer;
-        let mut ahead = || lexer.token().ok();
-        let (first, second, third) = (ahead(), ahead(), ahead());
+        let [first, second, third] = self.behind()?;
         let labelled = second.is_some_and(|token| token.is(Symbol::Colon))
             && third.as_ref().and_then(Token::keyword).is_some_and(Keyword::begins_statement);
         Ok(!labelled && first.as_ref().and_then(Token::keyword) != Some(Keyword::Recall))

@@ -89,7 +89,7 @@ impl Parser<'_> {
 
     /// True if `content(` or `attr(` stands behind the comma.
     fn projection_continues(&mut self) -> Result<bool> {
-        let (word, paren) = self.peek_further()?;
+        let [word, paren] = self.behind()?;
         let part = word.as_ref().is_some_and(|token| is_word(token, "content") || is_word(token, "attr"));
         Ok(part && paren.is_some_and(|token| token.is(Symbol::OpenParen)))
     }

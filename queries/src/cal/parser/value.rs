@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
     ///
     /// Keywords are (unknown) fields only if what follows could follow a field; else a clause begins where none may.
     pub(super) fn field_word(&mut self) -> Result<(&'a str, Span)> {
-        let second = self.peek_second()?;
+        let [second] = self.behind()?;
         let token = self.peek()?;
         let Kind::Word { text, keyword } = token.kind else { return Err(self.unexpected(["a field"])) };
         if is_excluded(text) {
