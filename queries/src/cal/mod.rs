@@ -8,7 +8,7 @@
 //! | [`lexer`], `parser`, `check` | how is text read, and what is refused? |
 //! | [`json`] | how is the same query written as JSON? |
 //! | [`print`](mod@print) | what is its canonical text, and its hash? |
-//! | [`bind`] | what does it say once its parameters have values? |
+//! | [`mod@bind`] | what does it say once its parameters have values? |
 //! | [`mod@desugar`], [`time`] | what do its shortcuts and times mean? |
 //! | [`template`] | how do templates of output work? |
 //! | [`describe`] | what can the language tell about itself? |

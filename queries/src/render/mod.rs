@@ -5,12 +5,12 @@
 //! | [`grain`] | what does a renderer have to know of a grain? |
 //! | [`value`] | which value does a field of CAL have in a grain? |
 //! | [`words`] | how are relations, times, numbers and lists said? |
-//! | [`project`] | which text and which attributes does a grain show? |
+//! | [`mod@project`] | which text and which attributes does a grain show? |
 //! | [`element`] | how is one grain written in each format? |
 //! | [`document`] | how are many grains laid out? |
 //! | [`toon`], [`yaml`] | the two formats with a syntax of their own |
 //! | [`custom`] | what does a user's template make of them? |
-//! | [`assemble`] | which grains fit into a budget, and what comes out? |
+//! | [`mod@assemble`] | which grains fit into a budget, and what comes out? |
 //! | [`budget`] | how is a budget shared, and what does a grain cost? |
 //! | [`stream`] | which events tell of an assembly? |
 //!

@@ -7,7 +7,7 @@ use crate::cal::relations::RelationCategory;
 use crate::cal::span::Span;
 use crate::cal::vocabulary::{Direction, DisclosureLevel, Extractor, Format};
 
-/// `RECALL …`, with its shortcuts as they are written; [`desugar`](crate::cal::desugar) takes them apart for planning.
+/// `RECALL …`, with its shortcuts as they are written; [`desugar`](crate::cal::desugar()) takes them apart for planning.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Recall {
     /// `MY`: only grains of the session's user.

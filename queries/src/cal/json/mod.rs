@@ -3,9 +3,9 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | [`mod@write`] | what is the JSON of a tree? |
-//! | [`read`] | which tree does a JSON object say, and is it allowed? |
-//! | [`value`] | how do values and options look in JSON? |
+//! | `write` | what is the JSON of a tree? |
+//! | `read`, `recall` | which tree does a JSON object say, and is it allowed? |
+//! | `value` | how do values and options look in JSON? |
 
 mod read;
 mod recall;

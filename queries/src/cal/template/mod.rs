@@ -5,16 +5,19 @@
 //! | this one | how are the sections of a query read and checked? |
 //! | [`syntax`] | what do the tags of a text say? |
 //! | [`variables`] | which variables are there? |
-//! | [`evaluate`] | what does a text become? |
+//! | [`mod@evaluate`] | what does a text become? |
+//! | [`registry`] | which templates has a namespace? |
 //!
 //! A template is a rendering instruction and no program: no loops but one over grains, a closed set of variables, and caps on
 //! nesting, steps and output.
 
 pub mod evaluate;
+pub mod registry;
 pub mod syntax;
 pub mod variables;
 
 pub use evaluate::{Output, Scope, evaluate};
+pub use registry::Registry;
 pub use syntax::{Node, parse};
 pub use variables::Variable;
 
