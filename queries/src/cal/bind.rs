@@ -1,0 +1,413 @@
+//! Parameters get their values (CAL 1.0, sections 3.4 and 20.1).
+//!
+//! A parameter stands for a value, never for text of the query, so nothing that a caller passes can change what a query
+//! does. Binding replaces every parameter that no LET binds and checks the values as if they had been written there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Options;
+use super::ast::*;
+use super::check::evolve;
+use super::check::{self, Checker, condition};
+use super::error::{CalError, Code, Result};
+use super::fields::{FieldKind, KnownField};
+
+/// Values by the names of their parameters.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Bindings(BTreeMap<String, Value>);
+
+impl Bindings {
+    /// No values.
+    pub fn new() -> Bindings {
+        Bindings::default()
+    }
+
+    /// Gives the parameter `name` a value; its texts are normalised.
+    ///
+    /// # Errors
+    /// E009 if it has one already, E071 for texts that reverse the writing direction, E008 for a value that is or holds a
+    /// parameter.
+    pub fn insert(&mut self, name: &str, value: Value) -> Result<()> {
+        let value = plain(value)?;
+        match self.0.insert(name.to_owned(), value) {
+            None => Ok(()),
+            Some(_) => Err(CalError::new(Code::E009, format!("\"${name}\" has two values."))),
+        }
+    }
+
+    /// Gives the parameter `name` the value that `argument` says: a literal of CAL (a number, TRUE, FALSE, a quoted
+    /// string, an array, `sha256:…`) is that literal, anything else is a text as it stands.
+    ///
+    /// # Errors
+    /// As [`Bindings::insert`].
+    pub fn insert_argument(&mut self, name: &str, argument: &str) -> Result<()> {
+        let value = super::parser::literal(argument).unwrap_or_else(|| Value::text(argument));
+        self.insert(name, value)
+    }
+}
+
+/// The value with normalised texts.
+fn plain(value: Value) -> Result<Value> {
+    Ok(match value {
+        Value::Text(text) => Value::Text(check::text(&text)?),
+        Value::Array(values) => Value::Array(values.into_iter().map(plain).collect::<Result<_>>()?),
+        Value::Parameter(parameter) => return Err(unbound(&parameter)),
+        other => other,
+    })
+}
+
+fn unbound(parameter: &Parameter) -> CalError {
+    CalError::new(Code::E008, format!("\"${}\" has no value.", parameter.name)).at(parameter.span)
+}
+
+/// The query with the values in place of its parameters. References to LETs stay: the executor evaluates them.
+///
+/// Errors have spans; [`CalError::located`] turns them into positions if the text is at hand.
+///
+/// # Errors
+/// E008 for a parameter without a value, E011 for an IN list that gets too long, E015 for a text that should be an
+/// address, E020 for a value of the wrong kind, E006 for an OFFSET that is none, E062 to E066 for choices.
+pub fn bind(query: &Query, bindings: &Bindings) -> Result<Query> {
+    let mut binder = Binder { bindings, lets: BTreeSet::new(), checker: Checker::new(Options::default()) };
+    let mut query = query.clone();
+    binder.lets(&mut query.lets)?;
+    binder.statement(&mut query.statement)?;
+    Ok(query)
+}
+
+struct Binder<'b> {
+    bindings: &'b Bindings,
+    /// Names that LETs bind.
+    lets: BTreeSet<String>,
+    checker: Checker,
+}
+
+impl Binder<'_> {
+    /// The value of a parameter; `None` if a LET binds it.
+    fn value_of(&self, parameter: &Parameter) -> Result<Option<Value>> {
+        if self.lets.contains(&parameter.name) {
+            return Ok(None);
+        }
+        self.bindings.0.get(&parameter.name).cloned().map(Some).ok_or_else(|| unbound(parameter))
+    }
+
+    fn lets(&mut self, lets: &mut [Let]) -> Result<()> {
+        self.lets.extend(lets.iter().map(|binding| binding.name.clone()));
+        lets.iter_mut().try_for_each(|binding| self.recall(&mut binding.query))
+    }
+
+    fn statement(&mut self, statement: &mut Statement) -> Result<()> {
+        match statement {
+            Statement::Recall(one) => self.recall(one),
+            Statement::Assemble(one) => self.assemble(one),
+            Statement::SetOperation(one) => self.set_operation(one),
+            Statement::Exists(one) => self.target(&mut one.target),
+            Statement::History(one) => self.history(one),
+            Statement::Explain(one) => self.explained(one),
+            Statement::Batch(one) => self.batch(one),
+            Statement::Coalesce(one) => self.coalesce(one),
+            Statement::Add(one) => self.set(&mut one.set),
+            Statement::Supersede(one) => self.supersede(one),
+            Statement::Revert(one) => self.target(&mut one.target),
+            Statement::Describe(_) | Statement::DefineTemplate(_) => Ok(()),
+        }
+    }
+
+    fn explained(&mut self, explained: &mut Explainable) -> Result<()> {
+        match explained {
+            Explainable::Recall(one) => self.recall(one),
+            Explainable::Assemble(one) => self.assemble(one),
+            Explainable::SetOperation(one) => self.set_operation(one),
+            Explainable::Add(one) => self.set(&mut one.set),
+            Explainable::Supersede(one) => self.supersede(one),
+            Explainable::Revert(one) => self.target(&mut one.target),
+            Explainable::Batch(one) => self.batch(one),
+            Explainable::Coalesce(one) => self.coalesce(one),
+        }
+    }
+
+    fn assemble(&mut self, assemble: &mut Assemble) -> Result<()> {
+        for source in &mut assemble.sources {
+            if let SourceBody::Recall(recall) = &mut source.body {
+                self.recall(recall)?;
+            }
+        }
+        self.options(&mut assemble.options)
+    }
+
+    fn set_operation(&mut self, operation: &mut SetOperation) -> Result<()> {
+        for operand in [&mut operation.left, &mut operation.right] {
+            let outside = self.lets.clone();
+            self.lets(&mut operand.lets)?;
+            match &mut operand.body {
+                SetBody::Recall(recall) => self.recall(recall)?,
+                SetBody::SetOperation(inner) => self.set_operation(inner)?,
+            }
+            self.lets = outside;
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: &mut Batch) -> Result<()> {
+        batch.entries.iter_mut().try_for_each(|entry| match &mut entry.query {
+            BatchQuery::Recall(one) => self.recall(one),
+            BatchQuery::Exists(one) => self.target(&mut one.target),
+            BatchQuery::History(one) => self.history(one),
+            BatchQuery::Coalesce(one) => self.coalesce(one),
+            BatchQuery::Describe(_) => Ok(()),
+        })
+    }
+
+    fn coalesce(&mut self, coalesce: &mut Coalesce) -> Result<()> {
+        coalesce.branches.iter_mut().try_for_each(|branch| self.recall(branch))
+    }
+
+    fn history(&mut self, history: &mut History) -> Result<()> {
+        match history {
+            History::Versions { target, diff } => {
+                self.target(target)?;
+                diff.iter_mut().try_for_each(|diff| self.target(diff))
+            }
+            History::Triple { subject, relation, .. } => {
+                self.scalar(&KnownField::Subject.into(), subject)?;
+                self.scalar(&KnownField::Relation.into(), relation)
+            }
+        }
+    }
+
+    fn supersede(&mut self, supersede: &mut Supersede) -> Result<()> {
+        self.target(&mut supersede.target)?;
+        self.set(&mut supersede.set)
+    }
+
+    fn target(&mut self, target: &mut Target) -> Result<()> {
+        let Target::Parameter(parameter) = target else { return Ok(()) };
+        if let Some(value) = self.value_of(parameter)? {
+            *target = Target::Address(address(&value).map_err(|error| error.at(parameter.span))?);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, clauses: &mut [SetClause]) -> Result<()> {
+        for clause in clauses {
+            self.anywhere(&mut clause.value)?;
+            evolve::value(&mut self.checker, clause.field, &mut clause.value, clause.span)?;
+        }
+        Ok(())
+    }
+
+    fn recall(&mut self, recall: &mut Recall) -> Result<()> {
+        if let Some((low, high)) = &mut recall.between {
+            for value in [low, high] {
+                self.scalar(&KnownField::Time.into(), value)?;
+            }
+        }
+        for condition in &mut recall.conditions {
+            self.condition(condition)?;
+        }
+        for stage in &mut recall.stages {
+            self.stage(stage)?;
+        }
+        self.options(&mut recall.options)
+    }
+
+    fn stage(&mut self, stage: &mut Stage) -> Result<()> {
+        let StageKind::Offset(offset) = &mut stage.kind else { return Ok(()) };
+        let Offset::Parameter(parameter) = offset else { return Ok(()) };
+        match self.value_of(parameter)? {
+            None => Ok(()),
+            Some(Value::Number(number)) => {
+                *offset = Offset::Count(check::offset(&number, parameter.span)?);
+                Ok(())
+            }
+            Some(other) => {
+                let message = format!("OFFSET takes a number, not {}.", other.kind());
+                Err(CalError::new(Code::E020, message).at(parameter.span))
+            }
+        }
+    }
+
+    fn options(&mut self, options: &mut [WithOption]) -> Result<()> {
+        options.iter_mut().try_for_each(|option| match option {
+            WithOption::Extension(_, values) => values.iter_mut().try_for_each(|value| self.anywhere(value)),
+            _ => Ok(()),
+        })
+    }
+
+    fn condition(&mut self, condition: &mut Condition) -> Result<()> {
+        let field = &condition.field;
+        match &mut condition.test {
+            Test::Compare(_, value) => self.scalar(field, value),
+            Test::Between(low, high) => {
+                self.scalar(field, low)?;
+                self.scalar(field, high)
+            }
+            Test::In(InSet::Values(values)) => {
+                self.spread(values)?;
+                for value in &mut *values {
+                    self.scalar(field, value)?;
+                }
+                condition::in_length(values.len(), condition.span)
+            }
+            Test::In(InSet::Subquery(subquery)) => self.recall(&mut subquery.query),
+            Test::Include(values) | Test::Exclude(values) => {
+                self.spread(values)?;
+                condition::items(field, values, condition.span)
+            }
+            Test::Is(_) => Ok(()),
+        }
+    }
+
+    /// Puts values in place of parameters in a list; an array stands for its items.
+    fn spread(&mut self, values: &mut Vec<Value>) -> Result<()> {
+        let mut bound = Vec::with_capacity(values.len());
+        for value in values.drain(..) {
+            let Value::Parameter(parameter) = &value else {
+                bound.push(value);
+                continue;
+            };
+            match self.value_of(parameter)? {
+                None => bound.push(value),
+                Some(Value::Array(items)) => bound.extend(items),
+                Some(one) => bound.push(one),
+            }
+        }
+        *values = bound;
+        Ok(())
+    }
+
+    /// Puts a value in place of a parameter that `field` is compared with, and checks it.
+    fn scalar(&mut self, field: &Field, value: &mut Value) -> Result<()> {
+        let span = match value {
+            Value::Parameter(parameter) => parameter.span,
+            _ => Default::default(),
+        };
+        if let Value::Parameter(parameter) = value
+            && let Some(bound) = self.value_of(parameter)?
+        {
+            *value = bound;
+        }
+        let is_hash = field.spec().is_some_and(|spec| spec.kind == FieldKind::Hash);
+        if is_hash && matches!(value, Value::Text(_)) {
+            *value = Value::Hash(address(value).map_err(|error| error.at(span))?);
+        }
+        condition::scalar(&mut self.checker, field, value, span)
+    }
+
+    /// Puts values in place of parameters in a value of any kind.
+    fn anywhere(&mut self, value: &mut Value) -> Result<()> {
+        match value {
+            Value::Parameter(parameter) => {
+                if let Some(bound) = self.value_of(parameter)? {
+                    *value = bound;
+                }
+                Ok(())
+            }
+            Value::Array(values) => values.iter_mut().try_for_each(|value| self.anywhere(value)),
+            Value::Text(_) | Value::Number(_) | Value::Boolean(_) | Value::Hash(_) => Ok(()),
+        }
+    }
+}
+
+/// The address that a value says.
+fn address(value: &Value) -> Result<Address> {
+    match value {
+        Value::Hash(address) => Ok(address.clone()),
+        Value::Text(text) => {
+            Address::parse(text).ok_or_else(|| super::lexer::bad_address(text.strip_prefix("sha256:").unwrap_or(text)))
+        }
+        other => Err(CalError::new(Code::E020, format!("Expected an address, not {}.", other.kind()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cal::{parse, print};
+
+    fn bound(text: &str, arguments: &[(&str, &str)]) -> Result<String> {
+        let mut bindings = Bindings::new();
+        for (name, argument) in arguments {
+            bindings.insert_argument(name, argument)?;
+        }
+        let query = parse(text, Options::default()).unwrap().query;
+        bind(&query, &bindings).map(|query| print(&query))
+    }
+
+    fn code(text: &str, arguments: &[(&str, &str)]) -> Code {
+        bound(text, arguments).expect_err(text).code()
+    }
+
+    #[test]
+    fn parameters_are_values_and_never_text_of_the_query() {
+        let evil = r#"x" OR subject = "y"#;
+        let text = bound("RECALL beliefs WHERE subject = $s", &[("s", evil)]).unwrap();
+        assert_eq!(text, r#"RECALL beliefs WHERE subject = "x\" OR subject = \"y""#);
+    }
+
+    #[test]
+    fn every_place_of_a_parameter_is_bound() {
+        let address = "sha256:3288d0d41cf49a1d";
+        let arguments =
+            [("n", "3"), ("s", "alice"), ("h", address), ("t", "last week"), ("l", "[\"a\", \"b\"]"), ("b", "true")];
+        for (text, expected) in [
+            ("RECALL WHERE hash = $h | OFFSET $n", "RECALL WHERE hash = sha256:3288d0d41cf49a1d | OFFSET 3"),
+            ("EXISTS $h", "EXISTS sha256:3288d0d41cf49a1d"),
+            ("HISTORY $h DIFF $h", "HISTORY sha256:3288d0d41cf49a1d DIFF sha256:3288d0d41cf49a1d"),
+            (
+                "HISTORY WHERE subject = $s AND relation = $s",
+                r#"HISTORY WHERE subject = "alice" AND relation = "alice""#,
+            ),
+            ("RECALL events BETWEEN $t AND $n", r#"RECALL events BETWEEN "last week" AND 3"#),
+            ("RECALL WHERE subject IN ($l, $s)", r#"RECALL WHERE subject IN ("a", "b", "alice")"#),
+            ("RECALL WHERE tags INCLUDE [$s, $l]", r#"RECALL WHERE tags INCLUDE ["alice", "a", "b"]"#),
+            ("RECALL WHERE contradicted = $b", "RECALL WHERE contradicted = TRUE"),
+            ("RECALL WITH x_hint($n, [$s])", r#"RECALL WITH x_hint(3, ["alice"])"#),
+            (
+                "SUPERSEDE $h SET tags = $l REASON \"r\"",
+                r#"SUPERSEDE sha256:3288d0d41cf49a1d SET tags = ["a", "b"] REASON "r""#,
+            ),
+            (
+                "(RECALL WHERE subject = $s) UNION (RECALL WHERE subject IN (RECALL WHERE object = $s | SUBJECTS))",
+                r#"(RECALL WHERE subject = "alice") UNION (RECALL WHERE subject IN (RECALL WHERE object = "alice" | SUBJECTS))"#,
+            ),
+            (
+                "EXPLAIN ASSEMBLE c FROM (RECALL WHERE subject = $s)",
+                r#"EXPLAIN ASSEMBLE c FROM (RECALL WHERE subject = "alice")"#,
+            ),
+            ("BATCH { a: EXISTS $h }", "BATCH { a: EXISTS sha256:3288d0d41cf49a1d }"),
+            ("COALESCE(RECALL WHERE subject = $s, RECALL)", r#"COALESCE(RECALL WHERE subject = "alice", RECALL)"#),
+        ] {
+            assert_eq!(bound(text, &arguments).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn references_to_lets_stay_and_parameters_inside_lets_are_bound() {
+        let text = r#"LET $a = RECALL beliefs WHERE object = $o | SUBJECTS; RECALL WHERE subject IN ($a)"#;
+        assert_eq!(
+            bound(text, &[("o", "x"), ("a", "not this")]).unwrap(),
+            r#"LET $a = RECALL beliefs WHERE object = "x" | SUBJECTS; RECALL WHERE subject IN ($a)"#
+        );
+    }
+
+    #[test]
+    fn values_are_checked_as_if_they_were_written() {
+        assert_eq!(code("RECALL WHERE subject = $s", &[]), Code::E008);
+        assert_eq!(code("RECALL WHERE subject = $s", &[("s", "5")]), Code::E020);
+        assert_eq!(code("RECALL WHERE hash = $h", &[("h", "nope")]), Code::E015);
+        assert_eq!(code("EXISTS $h", &[("h", "5")]), Code::E020);
+        assert_eq!(code("RECALL | OFFSET $n", &[("n", "-1")]), Code::E006);
+        assert_eq!(code("RECALL | OFFSET $n", &[("n", "x")]), Code::E020);
+        assert_eq!(code("RECALL goals WHERE goal_state = $s", &[("s", "lost")]), Code::E063);
+        assert_eq!(code("RECALL WHERE time = $t", &[("t", "whenever")]), Code::E020);
+        assert_eq!(code("RECALL WHERE subject = $s", &[("s", "\u{202e}")]), Code::E071);
+        assert_eq!(code("RECALL WHERE subject = $s", &[("s", "a"), ("s", "b")]), Code::E009);
+        let many = format!("[{}]", vec!["\"x\""; 101].join(","));
+        assert_eq!(code("RECALL WHERE subject IN ($s)", &[("s", &many)]), Code::E011);
+        assert_eq!(
+            code("ADD belief SET subject = $n SET relation = \"r\" SET object = \"o\" REASON \"x\"", &[("n", "1")]),
+            Code::E020
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! May ADD and SUPERSEDE set this? (CAL 1.0, sections 5.3 and 6.4)
+
+use crate::cal::ast::{Field, SetClause, Value};
+use crate::cal::error::{CalError, Code, Result};
+use crate::cal::fields::{FieldKind, KnownField};
+use crate::cal::grain_type::GrainType;
+use crate::cal::span::Span;
+use crate::cal::suggest::nearest;
+
+use super::Checker;
+use super::condition;
+
+/// Fields that ADD needs.
+pub(crate) const REQUIRED: [KnownField; 3] = [KnownField::Subject, KnownField::Relation, KnownField::Object];
+
+const ADD_BASE: &[KnownField] = &[
+    KnownField::Subject,
+    KnownField::Relation,
+    KnownField::Object,
+    KnownField::Confidence,
+    KnownField::Importance,
+    KnownField::Tags,
+];
+const ADD_GOAL: &[KnownField] =
+    &[KnownField::GoalState, KnownField::AssignedAgent, KnownField::Deadline, KnownField::DependsOn];
+const ADD_OBSERVATION: &[KnownField] = &[KnownField::ObserverId, KnownField::ObserverType];
+const SUPERSEDE: &[KnownField] =
+    &[KnownField::Object, KnownField::Confidence, KnownField::Importance, KnownField::Tags];
+
+/// A statement that sets fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setter {
+    /// ADD of a type.
+    Add(GrainType),
+    /// SUPERSEDE.
+    Supersede,
+}
+
+impl Setter {
+    /// The fields that the statement may set.
+    pub fn fields(self) -> impl Iterator<Item = KnownField> {
+        let (base, more): (&[KnownField], &[KnownField]) = match self {
+            Setter::Add(GrainType::Goal) => (ADD_BASE, ADD_GOAL),
+            Setter::Add(GrainType::Observation) => (ADD_BASE, ADD_OBSERVATION),
+            Setter::Add(_) => (ADD_BASE, &[]),
+            Setter::Supersede => (SUPERSEDE, &[]),
+        };
+        base.iter().chain(more).copied()
+    }
+}
+
+/// Checks that grains of a type can be added.
+///
+/// # Errors
+/// E051.
+pub(crate) fn addable(grain_type: GrainType, span: Span) -> Result<()> {
+    match grain_type {
+        GrainType::Belief | GrainType::Observation | GrainType::Goal => Ok(()),
+        other => Err(CalError::new(Code::E051, format!("A {other} can't be added.")).at(span)),
+    }
+}
+
+/// The field `name` of a SET clause that follows the clauses `before`.
+///
+/// # Errors
+/// E017 for a field that the statement may not set, E002 for one that is set already.
+pub(crate) fn field(setter: Setter, before: &[SetClause], name: &str, span: Span) -> Result<KnownField> {
+    let Some(field) = setter.fields().find(|field| field.name() == name) else {
+        return Err(not_settable(setter, name).at(span));
+    };
+    if before.iter().any(|clause| clause.field == field) {
+        return Err(CalError::new(Code::E002, format!("\"{name}\" is SET twice."))
+            .at(span)
+            .suggest("SET each field once."));
+    }
+    Ok(field)
+}
+
+fn not_settable(setter: Setter, name: &str) -> CalError {
+    let shown: String = name.chars().take(64).collect();
+    let error = CalError::new(Code::E017, format!("\"{shown}\" can't be SET here."))
+        .valid_values(setter.fields().map(KnownField::name));
+    match nearest(name, setter.fields().map(KnownField::name)) {
+        Some(meant) => error.suggest(format!("Did you mean \"{meant}\"?")),
+        None => error,
+    }
+}
+
+/// Checks a value of a SET clause.
+///
+/// # Errors
+/// E020 for a value of another kind, E063 for a goal state.
+pub(crate) fn value(checker: &mut Checker, field: KnownField, value: &mut Value, span: Span) -> Result<()> {
+    let named = Field::Known(field);
+    match (field, &*value) {
+        (_, Value::Parameter(_)) => Ok(()),
+        (KnownField::Tags | KnownField::DependsOn, Value::Array(items)) => condition::items(&named, items, span),
+        _ if field.spec().kind == FieldKind::Items => Err(condition::wrong_kind(&named, "array", value).at(span)),
+        _ => condition::scalar(checker, &named, value, span),
+    }
+}
+
+/// Checks that ADD sets what every grain needs.
+///
+/// # Errors
+/// E050.
+pub(crate) fn complete(set: &[SetClause], span: Span) -> Result<()> {
+    let missing = REQUIRED.iter().find(|field| !set.iter().any(|clause| clause.field == **field));
+    match missing {
+        Some(field) => Err(CalError::new(Code::E050, format!("ADD needs SET {}.", field.name())).at(span)),
+        None => Ok(()),
+    }
+}

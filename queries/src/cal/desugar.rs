@@ -1,0 +1,175 @@
+//! What the shortcuts of a RECALL mean (CAL 1.0, section 9; digest, section 5).
+//!
+//! The syntax tree keeps shortcuts as they are written; planning takes them apart with [`desugar`], a pure function from one
+//! RECALL to another without any.
+
+use super::ast::*;
+use super::error::{CalError, Code, Result};
+use super::fields::KnownField;
+use super::span::Span;
+use super::vocabulary::Direction;
+
+/// A RECALL without shortcuts, and what can't be said without them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Desugared {
+    /// The query: no MY, ABOUT, LIKE, SINCE, BETWEEN, THREAD, RECENT, CONTRADICTIONS. RECENT and THREAD are stages before
+    /// its own, so there can be more than the language allows.
+    pub recall: Recall,
+    /// What to run if `recall` yields nothing: ABOUT as a search.
+    pub fallback: Option<Recall>,
+    /// The message whose conversation the grains must be of: THREAD FROM. Its session if it has one, else the messages
+    /// that its parent and child links reach.
+    pub thread_from: Option<Address>,
+}
+
+/// Takes the shortcuts apart; MY means `user_id`, the user of the session.
+///
+/// # Errors
+/// E008 for MY in a session without a user.
+pub fn desugar(recall: &Recall, user_id: Option<&str>) -> Result<Desugared> {
+    let mut plain = Recall {
+        grain_type: recall.grain_type,
+        namespace: recall.namespace.clone(),
+        options: recall.options.clone(),
+        format: recall.format,
+        span: recall.span,
+        ..Recall::default()
+    };
+    plain.conditions = shortcut_conditions(recall, user_id)?;
+    plain.conditions.extend(recall.conditions.iter().cloned());
+    plain.stages = shortcut_stages(recall);
+    plain.stages.extend(recall.stages.iter().cloned());
+    if recall.contradictions && !plain.options.contains(&WithOption::ContradictionDetection) {
+        plain.options.push(WithOption::ContradictionDetection);
+    }
+    let thread_from = match &recall.thread {
+        Some(Thread::From(address)) => Some(address.clone()),
+        _ => None,
+    };
+    let fallback = recall.about.as_ref().map(|text| {
+        let mut fallback = plain.clone();
+        // ABOUT is the first condition.
+        if let Some(about) = fallback.conditions.first_mut() {
+            *about = equals(KnownField::Query, Value::text(text.as_str()), recall.span);
+        }
+        fallback
+    });
+    Ok(Desugared { recall: plain, fallback, thread_from })
+}
+
+fn equals(field: KnownField, value: Value, span: Span) -> Condition {
+    Condition { field: field.into(), test: Test::Compare(Comparison::Equal, value), span }
+}
+
+/// The conditions that shortcuts stand for, ABOUT first.
+fn shortcut_conditions(recall: &Recall, user_id: Option<&str>) -> Result<Vec<Condition>> {
+    let mut conditions = Vec::new();
+    let mut equal = |field, text: &str| conditions.push(equals(field, Value::text(text), recall.span));
+    if let Some(about) = &recall.about {
+        equal(KnownField::Subject, about);
+    }
+    if let Some(like) = &recall.like {
+        equal(KnownField::Query, like);
+    }
+    if let Some(since) = &recall.since {
+        equal(KnownField::Time, since);
+    }
+    if let Some(Thread::Session(session)) = &recall.thread {
+        equal(KnownField::SessionId, session);
+    }
+    if recall.my {
+        equal(KnownField::UserId, user_id.ok_or_else(|| no_user(recall.span))?);
+    }
+    if let Some((low, high)) = &recall.between {
+        let test = Test::Between(low.clone(), high.clone());
+        conditions.push(Condition { field: KnownField::Time.into(), test, span: recall.span });
+    }
+    if recall.contradictions {
+        conditions.push(equals(KnownField::Contradicted, Value::Boolean(true), recall.span));
+    }
+    Ok(conditions)
+}
+
+fn no_user(span: Span) -> CalError {
+    CalError::new(Code::E008, "MY needs a session with a user.")
+        .at(span)
+        .suggest("Name the user: WHERE user_id = \"…\".")
+}
+
+/// The stages that shortcuts stand for.
+fn shortcut_stages(recall: &Recall) -> Vec<Stage> {
+    let by_time = |direction| StageKind::OrderBy(KnownField::Time.into(), direction);
+    let mut kinds = Vec::new();
+    if recall.thread.is_some() {
+        kinds.push(by_time(Direction::Ascending));
+    }
+    if let Some(count) = recall.recent {
+        kinds.extend([by_time(Direction::Descending), StageKind::Limit(count)]);
+    }
+    kinds.into_iter().map(|kind| Stage { kind, span: recall.span }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cal::{Options, Statement, parse};
+
+    fn plain(text: &str) -> Desugared {
+        let Statement::Recall(recall) = parse(text, Options::default()).unwrap().query.statement else {
+            panic!("{text}")
+        };
+        desugar(&recall, Some("alice")).unwrap()
+    }
+
+    #[test]
+    fn shortcuts_mean_what_the_specification_says() {
+        for (text, meaning) in [
+            (r#"RECALL beliefs ABOUT "x""#, r#"RECALL beliefs WHERE subject = "x""#),
+            (r#"RECALL LIKE "x""#, r#"RECALL WHERE query = "x""#),
+            (r#"RECALL events SINCE "last week""#, r#"RECALL events WHERE time = "last week""#),
+            ("RECALL events BETWEEN 1 AND 2", "RECALL events WHERE time BETWEEN 1 AND 2"),
+            ("RECALL MY beliefs", r#"RECALL beliefs WHERE user_id = "alice""#),
+            ("RECALL events RECENT 5", "RECALL events | ORDER BY time DESC | LIMIT 5"),
+            (
+                "RECALL beliefs CONTRADICTIONS WITH explanation | COUNT",
+                "RECALL beliefs WHERE contradicted = TRUE WITH explanation, contradiction_detection | COUNT",
+            ),
+            (
+                "RECALL beliefs CONTRADICTIONS WITH contradiction_detection",
+                "RECALL beliefs WHERE contradicted = TRUE WITH contradiction_detection",
+            ),
+            (
+                r#"RECALL events THREAD "s" WHERE role = "user" | LIMIT 5"#,
+                r#"RECALL events WHERE session_id = "s" AND role = "user" | ORDER BY time ASC | LIMIT 5"#,
+            ),
+            (r#"RECALL IN "n" WHERE object = "o" AS sml"#, r#"RECALL IN "n" WHERE object = "o" AS sml"#),
+        ] {
+            assert_eq!(plain(text).recall.to_string(), meaning, "{text}");
+        }
+    }
+
+    #[test]
+    fn about_falls_back_to_a_search_with_all_else_the_same() {
+        let desugared = plain(r#"RECALL MY events ABOUT "x" WHERE role = "user" RECENT 3"#);
+        assert_eq!(
+            desugared.fallback.unwrap().to_string(),
+            r#"RECALL events WHERE query = "x" AND user_id = "alice" AND role = "user" | ORDER BY time DESC | LIMIT 3"#
+        );
+        assert_eq!(plain("RECALL").fallback, None);
+    }
+
+    #[test]
+    fn a_thread_from_a_message_stays_as_its_address() {
+        let desugared = plain("RECALL events THREAD FROM sha256:a1b2c3d4");
+        assert_eq!(desugared.thread_from, Address::from_digits("a1b2c3d4"));
+        assert_eq!(desugared.recall.to_string(), "RECALL events | ORDER BY time ASC");
+    }
+
+    #[test]
+    fn my_without_a_user_has_no_value() {
+        let Statement::Recall(recall) = parse("RECALL MY", Options::default()).unwrap().query.statement else {
+            panic!()
+        };
+        assert_eq!(desugar(&recall, None).unwrap_err().code(), Code::E008);
+    }
+}

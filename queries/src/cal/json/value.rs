@@ -1,0 +1,94 @@
+//! Values in JSON: texts, numbers and booleans as themselves, `{"$param": "name"}`, `{"$hash": "sha256:…"}`.
+
+use gristmill_schemas::json::{Json, Object};
+
+use crate::cal::ast::{Address, Parameter, Value};
+use crate::cal::check::{self, Checker};
+use crate::cal::error::{CalError, Code, Result};
+use crate::cal::limits;
+use crate::cal::number::Number;
+use crate::cal::span::Span;
+
+/// The JSON of a value.
+pub fn value_to_json(value: &Value) -> Json<'static> {
+    let wrapped = |key: &'static str, text: String| Json::Object([(key, text)].into_iter().collect());
+    match value {
+        Value::Text(text) => Json::from(text.clone()),
+        Value::Number(number) => number_to_json(number),
+        Value::Boolean(value) => Json::from(*value),
+        Value::Array(values) => values_to_json(values),
+        Value::Hash(address) => wrapped("$hash", address.to_string()),
+        Value::Parameter(parameter) => wrapped("$param", parameter.name.clone()),
+    }
+}
+
+pub(super) fn values_to_json<'v>(values: impl IntoIterator<Item = &'v Value>) -> Json<'static> {
+    Json::Array(values.into_iter().map(value_to_json).collect())
+}
+
+fn number_to_json(number: &Number) -> Json<'static> {
+    // The spelling of a number is that of a JSON number, so this parses.
+    Json::parse(number.as_str().as_bytes()).map_or(Json::Null, Json::into_owned)
+}
+
+/// The value that a JSON value says: what a caller passes for a parameter.
+///
+/// # Errors
+/// E120 for null and for objects that are no wrapped value, E015 and E071 for what is inside, E006 for a number with an
+/// exponent of hundreds of digits, E007 for arrays nested too deeply.
+pub fn value_from_json(json: &Json) -> Result<Value> {
+    value_at(None, json, 0)
+}
+
+/// The value of a part of a query; counts its parameters.
+pub(super) fn query_value(checker: &mut Checker, json: &Json) -> Result<Value> {
+    value_at(Some(checker), json, 0)
+}
+
+fn value_at(mut checker: Option<&mut Checker>, json: &Json, depth: usize) -> Result<Value> {
+    Ok(match json {
+        Json::String(text) => Value::Text(check::text(text)?),
+        Json::Number(number) => Value::Number(
+            Number::from_json(number)
+                .ok_or_else(|| CalError::new(Code::E006, format!("{} is too long a number.", number.as_str())))?,
+        ),
+        Json::Bool(value) => Value::Boolean(*value),
+        Json::Array(_) if depth == limits::MAX_ARRAY_DEPTH => {
+            return Err(CalError::new(Code::E007, "Arrays are nested too deeply.").suggest("Use a flat array."));
+        }
+        Json::Array(items) => {
+            let mut values = Vec::with_capacity(items.len());
+            for (at, item) in items.iter().enumerate() {
+                let value = value_at(checker.as_deref_mut(), item, depth + 1);
+                values.push(value.map_err(|error| error.under(at.to_string()))?);
+            }
+            Value::Array(values)
+        }
+        Json::Object(object) => wrapped(checker, object)?,
+        Json::Null => return Err(CalError::new(Code::E120, "null is no value.")),
+    })
+}
+
+fn wrapped(checker: Option<&mut Checker>, object: &Object) -> Result<Value> {
+    let mut members = object.iter();
+    match (members.next(), members.next()) {
+        (Some(("$param", Json::String(name))), None) => {
+            let span = Span::default();
+            match checker {
+                Some(checker) => checker.parameter(name, span).map(Value::Parameter),
+                None => Ok(Value::Parameter(Parameter { name: name.clone().into_owned(), span })),
+            }
+        }
+        (Some(("$hash", Json::String(text))), None) => address(text).map(Value::Hash),
+        _ => Err(CalError::new(Code::E120, "Not a value.")
+            .suggest("Write {\"$param\": \"name\"} or {\"$hash\": \"sha256:…\"}.")),
+    }
+}
+
+/// An address as a text.
+pub(super) fn address(text: &str) -> Result<Address> {
+    Address::parse(text).ok_or_else(|| {
+        let shown: String = text.chars().take(80).collect();
+        CalError::new(Code::E015, format!("\"{shown}\" is not a content address."))
+    })
+}

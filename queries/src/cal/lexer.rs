@@ -1,0 +1,505 @@
+//! Text to tokens (CAL 1.0, section 3).
+//!
+//! The lexer is pulled by the parser, one token at a time, so that errors come in the order in which the text is read and
+//! template text, which has no tokens, can be taken raw. It holds nothing but a text and an offset: looking ahead is
+//! copying it.
+
+use std::borrow::Cow;
+
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+
+use super::error::{CalError, Code, Result};
+use super::number::Number;
+use super::span::Span;
+use super::words::{Keyword, is_excluded, is_identifier};
+
+/// A sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Symbol {
+    Equal,
+    NotEqual,
+    AtLeast,
+    AtMost,
+    Greater,
+    Less,
+    OpenParen,
+    CloseParen,
+    OpenBracket,
+    CloseBracket,
+    OpenBrace,
+    CloseBrace,
+    Comma,
+    Colon,
+    Semicolon,
+    Bar,
+    Slash,
+}
+
+impl Symbol {
+    /// How it is written.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Symbol::Equal => "=",
+            Symbol::NotEqual => "!=",
+            Symbol::AtLeast => ">=",
+            Symbol::AtMost => "<=",
+            Symbol::Greater => ">",
+            Symbol::Less => "<",
+            Symbol::OpenParen => "(",
+            Symbol::CloseParen => ")",
+            Symbol::OpenBracket => "[",
+            Symbol::CloseBracket => "]",
+            Symbol::OpenBrace => "{",
+            Symbol::CloseBrace => "}",
+            Symbol::Comma => ",",
+            Symbol::Colon => ":",
+            Symbol::Semicolon => ";",
+            Symbol::Bar => "|",
+            Symbol::Slash => "/",
+        }
+    }
+}
+
+/// What a token is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind<'a> {
+    /// An identifier.
+    Word {
+        /// As it is written.
+        text: &'a str,
+        /// What it may be where a keyword is expected.
+        keyword: Option<Keyword>,
+    },
+    /// A string, unescaped and normalised.
+    Text(Cow<'a, str>),
+    /// A number.
+    Number(Number),
+    /// The digits of a content address or of its beginning.
+    Hash(&'a str),
+    /// The name of a parameter.
+    Parameter(&'a str),
+    /// A sign.
+    Symbol(Symbol),
+    /// The end of the text.
+    End,
+}
+
+/// A token and its place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Token<'a> {
+    /// What it is.
+    pub kind: Kind<'a>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl Token<'_> {
+    /// The keyword that the token may be.
+    pub fn keyword(&self) -> Option<Keyword> {
+        match self.kind {
+            Kind::Word { keyword, .. } => keyword,
+            _ => None,
+        }
+    }
+
+    /// True if the token is this sign.
+    pub fn is(&self, symbol: Symbol) -> bool {
+        self.kind == Kind::Symbol(symbol)
+    }
+}
+
+/// A text and how far it is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Lexer<'a> {
+    /// A lexer at the start of `text`.
+    pub fn new(text: &'a str) -> Lexer<'a> {
+        Lexer { text, at: 0 }
+    }
+
+    /// The next token.
+    ///
+    /// # Errors
+    /// E002 for characters and words that the language doesn't have, E005, E006, E015, E071 for literals.
+    pub fn token(&mut self) -> Result<Token<'a>> {
+        self.skip_blanks();
+        let start = self.at;
+        let kind = self.kind()?;
+        Ok(Token { kind, span: Span::new(start, self.at) })
+    }
+
+    /// Template text, from here to the closing brace, which is read too (CAL 1.0, section 10.6). Braces nest; those of tags
+    /// don't count. `None` if the text ends before the brace.
+    ///
+    /// # Errors
+    /// E094 for a tag that isn't closed.
+    pub fn template_text(&mut self) -> Result<Option<(&'a str, Span)>> {
+        let start = self.at;
+        let length = template_length(&self.text[start..]).map_err(|at| {
+            CalError::new(Code::E094, "A template tag has no closing braces.").at(Span::new(start + at, start + at + 2))
+        })?;
+        let Some(length) = length else { return Ok(None) };
+        self.at = start + length + 1;
+        Ok(Some((&self.text[start..start + length], Span::new(start, start + length))))
+    }
+
+    /// The bytes that are not read yet.
+    fn rest(&self) -> &'a [u8] {
+        &self.text.as_bytes()[self.at..]
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            let rest = self.rest();
+            let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            self.at += blanks;
+            if !rest[blanks..].starts_with(b"--") {
+                return;
+            }
+            let comment = self.rest();
+            self.at += comment.iter().position(|&byte| byte == b'\n').unwrap_or(comment.len());
+        }
+    }
+
+    fn kind(&mut self) -> Result<Kind<'a>> {
+        let rest = self.rest();
+        match rest.first() {
+            None => Ok(Kind::End),
+            Some(b'"') => self.string(),
+            Some(b'$') => self.parameter(),
+            Some(first) if first.is_ascii_alphabetic() => self.word(),
+            Some(first) if first.is_ascii_digit() => self.number(),
+            Some(b'-') if rest.get(1).is_some_and(u8::is_ascii_digit) => self.number(),
+            Some(_) => self.symbol(),
+        }
+    }
+
+    /// Reads on while `test` holds; answers what was read.
+    fn take_while(&mut self, test: impl Fn(u8) -> bool) -> &'a str {
+        let start = self.at;
+        self.at += self.rest().iter().take_while(|&&byte| test(byte)).count();
+        &self.text[start..self.at]
+    }
+
+    fn word(&mut self) -> Result<Kind<'a>> {
+        let start = self.at;
+        let text = self.take_while(is_word_byte);
+        if text == "sha256" && self.rest().first() == Some(&b':') {
+            self.at += 1;
+            return self.hash(start);
+        }
+        // Words that the language can't say. `consent` is a grain type too: the parser refuses it as a name.
+        if is_excluded(text) && !text.eq_ignore_ascii_case("consent") {
+            return Err(excluded_word(text, Span::new(start, self.at)));
+        }
+        Ok(Kind::Word { text, keyword: Keyword::from_name(text) })
+    }
+
+    fn hash(&mut self, start: usize) -> Result<Kind<'a>> {
+        let digits = self.take_while(|byte| is_word_byte(byte) || byte == b'.');
+        match is_address(digits) {
+            true => Ok(Kind::Hash(digits)),
+            false => Err(bad_address(digits).at(Span::new(start, self.at))),
+        }
+    }
+
+    fn parameter(&mut self) -> Result<Kind<'a>> {
+        let start = self.at;
+        self.at += 1;
+        let name = self.take_while(is_word_byte);
+        if is_identifier(name) {
+            return Ok(Kind::Parameter(name));
+        }
+        Err(CalError::new(Code::E002, "\"$\" needs the name of a parameter, which begins with a letter.")
+            .at(Span::new(start, self.at))
+            .example("RECALL beliefs WHERE subject = $subject"))
+    }
+
+    fn number(&mut self) -> Result<Kind<'a>> {
+        let start = self.at;
+        self.at += usize::from(self.rest().first() == Some(&b'-'));
+        self.take_while(|byte| byte.is_ascii_digit());
+        if let [b'.', digit, ..] = self.rest()
+            && digit.is_ascii_digit()
+        {
+            self.at += 1;
+            self.take_while(|byte| byte.is_ascii_digit());
+        }
+        let written = &self.text[start..self.at];
+        let glued = self.take_while(|byte| is_word_byte(byte) || byte == b'.' || !byte.is_ascii());
+        match Number::parse(written) {
+            Some(number) if glued.is_empty() => Ok(Kind::Number(number)),
+            _ => Err(CalError::new(Code::E006, format!("\"{written}{glued}\" is not a number."))
+                .at(Span::new(start, self.at))
+                .suggest("Write digits with an optional fraction, without exponent: 0.8, -1, 42.")),
+        }
+    }
+
+    fn string(&mut self) -> Result<Kind<'a>> {
+        let start = self.at;
+        let Some((length, escaped)) = string_length(&self.rest()[1..]) else {
+            let end = self.text.len();
+            self.at = end;
+            return Err(CalError::new(Code::E005, "A string has no closing quote.").at(Span::new(start, end)));
+        };
+        let inner = &self.text[start + 1..start + 1 + length];
+        self.at = start + length + 2;
+        let text = if escaped { Cow::Owned(unescape(inner)) } else { Cow::Borrowed(inner) };
+        check_bidi(&text).map_err(|error| error.at(Span::new(start, self.at)))?;
+        Ok(Kind::Text(normalise(text)))
+    }
+
+    fn symbol(&mut self) -> Result<Kind<'a>> {
+        let (symbol, length) = match self.rest() {
+            [b'!', b'=', ..] => (Symbol::NotEqual, 2),
+            [b'>', b'=', ..] => (Symbol::AtLeast, 2),
+            [b'<', b'=', ..] => (Symbol::AtMost, 2),
+            [b'=', ..] => (Symbol::Equal, 1),
+            [b'>', ..] => (Symbol::Greater, 1),
+            [b'<', ..] => (Symbol::Less, 1),
+            [b'(', ..] => (Symbol::OpenParen, 1),
+            [b')', ..] => (Symbol::CloseParen, 1),
+            [b'[', ..] => (Symbol::OpenBracket, 1),
+            [b']', ..] => (Symbol::CloseBracket, 1),
+            [b'{', ..] => (Symbol::OpenBrace, 1),
+            [b'}', ..] => (Symbol::CloseBrace, 1),
+            [b',', ..] => (Symbol::Comma, 1),
+            [b':', ..] => (Symbol::Colon, 1),
+            [b';', ..] => (Symbol::Semicolon, 1),
+            [b'|', ..] => (Symbol::Bar, 1),
+            [b'/', ..] => (Symbol::Slash, 1),
+            _ => return Err(self.stray_character()),
+        };
+        self.at += length;
+        Ok(Kind::Symbol(symbol))
+    }
+
+    fn stray_character(&self) -> CalError {
+        let character = self.text[self.at..].chars().next().unwrap_or_default();
+        let span = Span::new(self.at, self.at + character.len_utf8());
+        let error = CalError::new(Code::E002, format!("The character {character:?} has no meaning here.")).at(span);
+        match character {
+            '\'' | '`' | '“' | '”' => error.suggest("Write strings in double quotes."),
+            '*' => error.suggest("Leave the type out to recall grains of every type."),
+            '+' | '.' => error.suggest("Write numbers without plus and with a digit before the point."),
+            _ => error,
+        }
+    }
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// The error for a word that the language can't say.
+pub(super) fn excluded_word(word: &str, span: Span) -> CalError {
+    CalError::new(Code::E002, format!("\"{word}\" is not part of CAL.")).at(span).suggest(
+        "CAL reads and appends; it has no words for removal, keys, policies or schemas, and they can't be names.",
+    )
+}
+
+/// True for 8 to 64 lower-case hexadecimal digits.
+pub(super) fn is_address(digits: &str) -> bool {
+    (8..=64).contains(&digits.len()) && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The error for what stands behind `sha256:` and is no address.
+pub(super) fn bad_address(digits: &str) -> CalError {
+    let shown: String = digits.chars().take(70).collect();
+    CalError::new(Code::E015, format!("\"sha256:{shown}\" is not a content address."))
+        .example("EXISTS sha256:3288d0d41cf49a1d428e404f0b6a6fe60388be9536937557f6139b813d53a520")
+}
+
+/// Refuses characters that reverse the writing direction (CAL 1.0, section 16.3).
+///
+/// # Errors
+/// E071.
+pub(super) fn check_bidi(text: &str) -> Result<()> {
+    // All of them begin with the byte E2 in UTF-8; most texts don't have it.
+    let reverses = |character| matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    match text.as_bytes().contains(&0xe2).then(|| text.chars().find(|&character| reverses(character))).flatten() {
+        Some(found) => {
+            let name = format!("A text holds U+{:04X}, which reverses the writing direction.", u32::from(found));
+            Err(CalError::new(Code::E071, name))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The text in normal form C (CAL 1.0, section 16.2).
+pub(super) fn normalise(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.is_ascii() || is_nfc_quick(text.chars()) == IsNormalized::Yes {
+        return text;
+    }
+    Cow::Owned(text.nfc().collect())
+}
+
+/// The bytes before the closing quote, and whether there is a backslash among them.
+fn string_length(rest: &[u8]) -> Option<(usize, bool)> {
+    let mut escaped = false;
+    let mut at = 0;
+    loop {
+        match rest.get(at)? {
+            b'"' => return Some((at, escaped)),
+            b'\\' => {
+                escaped = true;
+                at += if matches!(rest.get(at + 1), Some(b'"' | b'\\')) { 2 } else { 1 };
+            }
+            _ => at += 1,
+        }
+    }
+}
+
+/// `\"` is a quote, `\\` a backslash, any other backslash itself.
+fn unescape(inner: &str) -> String {
+    let mut out = String::with_capacity(inner.len());
+    let mut characters = inner.chars().peekable();
+    while let Some(character) = characters.next() {
+        let escaped = character == '\\' && matches!(characters.peek(), Some('"' | '\\'));
+        out.push(if escaped { characters.next().unwrap_or(character) } else { character });
+    }
+    out
+}
+
+/// The bytes of template text before the brace that closes it; `None` if nothing does.
+///
+/// # Errors
+/// The offset of a tag that isn't closed.
+pub(super) fn template_length(text: &str) -> std::result::Result<Option<usize>, usize> {
+    let bytes = text.as_bytes();
+    let mut depth = 0usize;
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        if bytes[at..].starts_with(b"{{") {
+            at += tag_length(&text[at..]).ok_or(at)?;
+            continue;
+        }
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 0 => return Ok(Some(at)),
+            b'}' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(None)
+}
+
+/// The bytes of the tag that `text` begins with: to `}}`, for `{{{` to `}}}` if there is one.
+pub(super) fn tag_length(text: &str) -> Option<usize> {
+    let triple = if text.starts_with("{{{") { text.find("}}}").map(|at| at + 3) } else { None };
+    triple.or_else(|| text.get(2..)?.find("}}").map(|at| at + 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Result<Vec<Kind<'_>>> {
+        let mut lexer = Lexer::new(text);
+        let mut kinds = Vec::new();
+        loop {
+            let token = lexer.token()?;
+            if token.kind == Kind::End {
+                return Ok(kinds);
+            }
+            kinds.push(token.kind);
+        }
+    }
+
+    fn code(text: &str) -> Code {
+        kinds(text).expect_err(text).code()
+    }
+
+    fn only_text(text: &str) -> String {
+        match kinds(text).unwrap().as_slice() {
+            [Kind::Text(text)] => text.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn comments_run_to_the_end_of_the_line_and_not_inside_strings() {
+        assert_eq!(kinds("a -- b \"\n--c\r\nd").unwrap().len(), 2);
+        assert_eq!(only_text("\"a -- b\" -- end"), "a -- b");
+        assert_eq!(kinds("--").unwrap(), []);
+        assert_eq!(kinds("1--2").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn strings_unescape_quotes_and_backslashes_only() {
+        assert_eq!(only_text(r#""a\"b""#), "a\"b");
+        assert_eq!(only_text(r#""a\\""#), "a\\");
+    }
+
+    #[test]
+    fn other_backslashes_are_themselves() {
+        assert_eq!(only_text(r#""a\n\u0041\t""#), r"a\n\u0041\t");
+        assert_eq!(only_text(r#""\\n""#), r"\n");
+        assert_eq!(code(r#""a\""#), Code::E005);
+        assert_eq!(code(r#""a\\\""#), Code::E005);
+        assert_eq!(only_text("\"two\nlines\""), "two\nlines");
+    }
+
+    #[test]
+    fn strings_are_normalised_and_may_not_reverse_the_text() {
+        assert_eq!(only_text("\"cafe\u{301}\""), "café");
+        for character in ['\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}'] {
+            assert_eq!(code(&format!("\"a{character}\"")), Code::E071);
+        }
+        for character in ['\u{200f}', '\u{2065}', '\u{206a}', '\u{2029}'] {
+            assert_eq!(only_text(&format!("\"a{character}\"")), format!("a{character}"));
+        }
+    }
+
+    #[test]
+    fn numbers_have_digits_on_both_sides_of_the_point_and_no_exponent() {
+        assert_eq!(kinds("-1 0.50 42").unwrap().len(), 3);
+        for text in ["1e3", "5x", "1.2.3", "5.", "1_000", "0x10", "1.5é", "5.x"] {
+            assert_eq!(code(text), Code::E006, "{text}");
+        }
+        for text in [".5", "+5", "-", "-.5"] {
+            assert_eq!(code(text), Code::E002, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_have_8_to_64_lower_case_digits() {
+        let long = "a".repeat(64);
+        assert_eq!(kinds(&format!("sha256:{long}")).unwrap(), [Kind::Hash(&long)]);
+        for text in
+            ["sha256:", "sha256:a1b2c3d", "sha256:A1B2C3D4", "sha256:a1b2c3d4g", "sha256:a1b2c3d4...", "sha256:target"]
+        {
+            assert_eq!(code(text), Code::E015, "{text}");
+        }
+        assert_eq!(code(&format!("sha256:{long}a")), Code::E015);
+        assert_eq!(kinds("SHA256:a1b2c3d4").unwrap().len(), 3, "a word, a colon and a word");
+    }
+
+    #[test]
+    fn excluded_words_and_stray_characters_are_no_tokens() {
+        for text in [
+            "delete", "DROP", "Index", "@", "*", "#", "'", "é", "_a", "!", "\u{feff}", "\0", "$", "$1x", "$é",
+            "a\u{a0}b",
+        ] {
+            assert_eq!(code(text), Code::E002, "{text:?}");
+        }
+        assert_eq!(kinds("consent deleted keys $key").unwrap().len(), 4);
+    }
+
+    #[test]
+    fn template_text_ends_at_its_own_brace() {
+        let take = |text: &'static str| Lexer::new(text).template_text().map(|found| found.map(|(text, _)| text));
+        assert_eq!(take(" x } y").unwrap(), Some(" x "));
+        assert_eq!(take("{{a}} {b} }").unwrap(), Some("{{a}} {b} "));
+        assert_eq!(take("{{! } }}}").unwrap(), Some("{{! } }}"));
+        assert_eq!(take("{{{a}}} }").unwrap(), Some("{{{a}}} "));
+        assert_eq!(take("a { b }").unwrap(), None);
+        assert_eq!(take("a {{ b }").unwrap_err().code(), Code::E094);
+    }
+}

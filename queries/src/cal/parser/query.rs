@@ -1,0 +1,154 @@
+//! A whole query: version, bindings, and which statement it is.
+
+use super::Parser;
+use crate::cal::ast::{Let, Query, SetBody, SetOperand, SetOperation, Statement};
+use crate::cal::check;
+use crate::cal::error::{CalError, Code, Result};
+use crate::cal::lexer::{Kind, Symbol};
+use crate::cal::limits;
+use crate::cal::number::Number;
+use crate::cal::vocabulary::SetOperator;
+use crate::cal::words::Keyword;
+
+/// What a statement may begin with, for messages.
+const STATEMENTS: [&str; 13] = [
+    "RECALL",
+    "ASSEMBLE",
+    "EXISTS",
+    "HISTORY",
+    "EXPLAIN",
+    "DESCRIBE",
+    "BATCH",
+    "COALESCE",
+    "DEFINE TEMPLATE",
+    "ADD",
+    "SUPERSEDE",
+    "REVERT",
+    "(",
+];
+
+impl Parser<'_> {
+    /// All of the text.
+    pub(super) fn whole(&mut self) -> Result<Query> {
+        if self.peek()?.kind == Kind::End {
+            return Err(CalError::new(Code::E014, "The query is empty.").at(self.here()));
+        }
+        self.version()?;
+        let lets = self.lets(0)?;
+        let statement = self.statement()?;
+        let query = Query { lets, statement };
+        check::bindings::whole(&query)?;
+        while self.accept(Symbol::Semicolon)? {}
+        match self.peek()?.kind {
+            Kind::End => Ok(query),
+            _ => Err(self.unexpected(["the end of the query"]).suggest("Send one statement at a time.")),
+        }
+    }
+
+    /// `CAL/1`, if it stands here.
+    fn version(&mut self) -> Result<()> {
+        if !self.accept_keyword(Keyword::Cal)? {
+            return Ok(());
+        }
+        self.expect(Symbol::Slash)?;
+        let (version, span) = self.number()?;
+        if version != Number::from(1u32) {
+            return Err(CalError::new(Code::E100, format!("CAL/{version} is not supported.")).at(span));
+        }
+        Ok(())
+    }
+
+    /// The LETs, if there are `before` already.
+    fn lets(&mut self, before: usize) -> Result<Vec<Let>> {
+        let mut lets: Vec<Let> = Vec::new();
+        while self.next_is_keyword(Keyword::Let)? {
+            let start = self.take()?.span;
+            check::bindings::one_more(before + lets.len(), start)?;
+            let name = self.parameter()?;
+            if lets.iter().any(|binding| binding.name == name.name) {
+                return Err(check::bindings::twice(&name.name, name.span));
+            }
+            self.expect(Symbol::Equal)?;
+            let mut query = self.recall()?;
+            let extract = super::stage::take_extractor(&mut query);
+            self.expect(Symbol::Semicolon)?;
+            lets.push(Let { name: name.name, query, extract, span: name.span });
+        }
+        Ok(lets)
+    }
+
+    fn statement(&mut self) -> Result<Statement> {
+        if self.next_is(Symbol::OpenParen)? {
+            return Ok(Statement::SetOperation(Box::new(self.whole_set_operation()?)));
+        }
+        match self.next_keyword()? {
+            Some(Keyword::Recall) => Ok(Statement::Recall(Box::new(self.recall()?))),
+            Some(Keyword::Assemble) => Ok(Statement::Assemble(Box::new(self.assemble()?))),
+            Some(Keyword::Exists) => self.exists().map(Statement::Exists),
+            Some(Keyword::History) => self.history().map(Statement::History),
+            Some(Keyword::Explain) => self.explain().map(Statement::Explain),
+            Some(Keyword::Describe) => self.describe().map(Statement::Describe),
+            Some(Keyword::Batch) => self.batch().map(Statement::Batch),
+            Some(Keyword::Coalesce) => self.coalesce().map(Statement::Coalesce),
+            Some(Keyword::Define) => self.define().map(Statement::DefineTemplate),
+            Some(Keyword::Add) => self.add().map(Statement::Add),
+            Some(Keyword::Supersede) => self.supersede().map(Statement::Supersede),
+            Some(Keyword::Revert) => self.revert().map(Statement::Revert),
+            _ => Err(self.unexpected(STATEMENTS)),
+        }
+    }
+
+    /// A set operation that no other one contains.
+    pub(super) fn whole_set_operation(&mut self) -> Result<SetOperation> {
+        let start = self.here();
+        let operation = self.set_operation()?;
+        check::assemble::set_operands(&operation, self.since(start))?;
+        Ok(operation)
+    }
+
+    fn set_operation(&mut self) -> Result<SetOperation> {
+        let left = self.set_operand()?;
+        let operator = match self.next_keyword()? {
+            Some(Keyword::Union) => SetOperator::Union,
+            Some(Keyword::Intersect) => SetOperator::Intersect,
+            Some(Keyword::Except) => SetOperator::Except,
+            _ => return Err(self.unexpected(SetOperator::NAMES.iter().copied())),
+        };
+        self.take()?;
+        let right = self.set_operand()?;
+        Ok(SetOperation { operator, left, right })
+    }
+
+    fn set_operand(&mut self) -> Result<SetOperand> {
+        let start = self.expect(Symbol::OpenParen)?;
+        // Every pair of parentheses holds one query more than the pair inside it.
+        if self.operands == limits::MAX_SET_OPERANDS {
+            return Err(CalError::new(Code::E013, "Set operations are nested too deeply.").at(start));
+        }
+        self.operands += 1;
+        self.version()?;
+        let lets = self.lets(0)?;
+        let body = self.set_body()?;
+        self.operands -= 1;
+        self.expect(Symbol::CloseParen)?;
+        Ok(SetOperand { lets, body })
+    }
+
+    fn set_body(&mut self) -> Result<SetBody> {
+        if self.next_is(Symbol::OpenParen)? {
+            return Ok(SetBody::SetOperation(Box::new(self.set_operation()?)));
+        }
+        match self.next_keyword()? {
+            Some(Keyword::Recall) => {
+                let recall = self.recall()?;
+                check::operand_shape(&recall)?;
+                Ok(SetBody::Recall(Box::new(recall)))
+            }
+            Some(other) if other.begins_statement() => {
+                let span = self.here();
+                Err(check::not_an_operand(other.name(), span))
+            }
+            _ => Err(self.unexpected(["RECALL", "("])),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! "Did you mean …?": the nearest of the names that are allowed.
+
+/// The name of `names` that `word` was most likely meant to be, if one is near: at most one change in three characters.
+/// Changes are insertions, deletions, replacements and swaps of neighbours; case doesn't count.
+pub(crate) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let word = word.to_ascii_lowercase();
+    // The distance is quadratic in length; no name is long, and a long word is near none of them.
+    if word.len() > 40 {
+        return None;
+    }
+    let allowed = (word.chars().count() / 3).max(1);
+    names
+        .into_iter()
+        .map(|name| (distance(&word, &name.to_ascii_lowercase()), name))
+        .filter(|&(changes, _)| changes <= allowed)
+        .min_by_key(|&(changes, name)| (changes, name))
+        .map(|(_, name)| name)
+}
+
+/// How many changes make `left` into `right` (optimal string alignment).
+fn distance(left: &str, right: &str) -> usize {
+    let left: Vec<char> = left.chars().collect();
+    let right: Vec<char> = right.chars().collect();
+    let mut before_previous: Vec<usize> = Vec::new();
+    let mut previous: Vec<usize> = (0..=right.len()).collect();
+    for (row, &l) in left.iter().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, &r) in right.iter().enumerate() {
+            let replaced = previous[column] + usize::from(l != r);
+            let mut least = replaced.min(previous[column + 1] + 1).min(current[column] + 1);
+            let swapped = row > 0 && column > 0 && l == right[column - 1] && left[row - 1] == r;
+            if swapped {
+                least = least.min(before_previous[column - 1] + 1);
+            }
+            current.push(least);
+        }
+        before_previous = std::mem::replace(&mut previous, current);
+    }
+    previous[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typo_finds_its_name_and_a_stranger_finds_none() {
+        let names = ["subject", "object", "relation", "confidence"];
+        assert_eq!(nearest("subjct", names), Some("subject"));
+        assert_eq!(nearest("Confidance", names), Some("confidence"));
+        assert_eq!(nearest("ojbect", names), Some("object"));
+        assert_eq!(nearest("colour", names), None);
+        assert_eq!(nearest(&"x".repeat(10_000), names), None);
+    }
+
+    #[test]
+    fn distance_counts_the_four_kinds_of_changes() {
+        for (left, right, changes) in
+            [("", "abc", 3), ("abc", "abc", 0), ("abc", "acb", 1), ("abc", "ab", 1), ("abc", "axc", 1)]
+        {
+            assert_eq!(distance(left, right), changes, "{left} {right}");
+            assert_eq!(distance(right, left), changes, "{right} {left}");
+        }
+    }
+}

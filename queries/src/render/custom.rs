@@ -1,0 +1,244 @@
+//! What a user's template makes of grains (CAL 1.0, sections 10.5 to 10.8; digest, section 10).
+
+use super::assemble::Placed;
+use super::document::Entry;
+use super::grain::RenderGrain;
+use super::words::{comma_joined, humanize, iso_time, relative_time, shortest_f64, text_of};
+use super::{Level, Style};
+use crate::cal::ast::{Budget, Sections};
+use crate::cal::error::Result;
+use crate::cal::limits;
+use crate::cal::template::{Node, Output, Scope, Variable, evaluate, parse};
+use crate::cal::vocabulary::{BudgetUnit, Format, Preset, SectionName};
+
+/// Characters of a token, as budgets count them.
+const CHARACTERS_PER_TOKEN: usize = 4;
+
+/// A template, read and ready. Sections that it doesn't define are those of its preset.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template<'t> {
+    header: Option<Vec<Node<'t>>>,
+    element: Option<Vec<Node<'t>>>,
+    element_summary: Option<Vec<Node<'t>>>,
+    element_omit: Option<Vec<Node<'t>>>,
+    source_break: Option<Vec<Node<'t>>>,
+    footer: Option<Vec<Node<'t>>>,
+    preset: Preset,
+}
+
+impl<'t> Template<'t> {
+    /// The template with these sections; without a preset it extends `readable`.
+    ///
+    /// # Errors
+    /// E090 to E094, for sections that no check has seen.
+    pub fn new(sections: &'t Sections, extends: Option<Preset>) -> Result<Template<'t>> {
+        let section = |name| sections.get(name).map(parse).transpose();
+        Ok(Template {
+            header: section(SectionName::Header)?,
+            element: section(SectionName::Element)?,
+            element_summary: section(SectionName::ElementSummary)?,
+            element_omit: section(SectionName::ElementOmit)?,
+            source_break: section(SectionName::SourceBreak)?,
+            footer: section(SectionName::Footer)?,
+            preset: extends.unwrap_or(Preset::Readable),
+        })
+    }
+
+    /// What a grain becomes; `None` if the preset says.
+    fn element(&self, level: Level) -> Option<&[Node<'t>]> {
+        let summary = self.element_summary.as_ref().filter(|_| level == Level::Summary);
+        summary.or(self.element.as_ref()).map(Vec::as_slice)
+    }
+
+    /// The format of grains that no section is defined for.
+    fn preset_format(&self) -> Format {
+        self.preset.format()
+    }
+
+    /// A grain alone: what it costs against a budget.
+    pub(super) fn cost_text<G: RenderGrain>(&self, context: &Context<'_, G>, placed: Placed) -> String {
+        let mut output = Output::new(output_cap(context.budget));
+        self.push_grain(context, placed, &mut output);
+        let text = output.into_string();
+        text.strip_suffix('\n').map(str::to_owned).unwrap_or(text)
+    }
+
+    fn push_grain<G: RenderGrain>(&self, context: &Context<'_, G>, placed: Placed, output: &mut Output) {
+        let scope = GrainScope { context, source: Some(placed.source), grains: &[placed], grain: Some(placed) };
+        match self.element(context.style.level) {
+            Some(nodes) => evaluate(nodes, &scope, output),
+            None => {
+                let entry = context.entry(placed);
+                output.push(&entry.element(self.preset_format(), context.style));
+                output.push("\n");
+            }
+        }
+    }
+
+    /// All of the output; true if it was cut.
+    pub(super) fn render<G: RenderGrain>(&self, context: &Context<'_, G>) -> (String, bool) {
+        let mut output = Output::new(output_cap(context.budget));
+        let all: Vec<Placed> = context.shown.iter().flat_map(|(_, grains)| grains.iter().copied()).collect();
+        push_section(&self.header, context, None, &all, &mut output);
+        let mut first = true;
+        for &(source, ref grains) in context.shown {
+            if !grains.is_empty() && !std::mem::take(&mut first) {
+                push_section(&self.source_break, context, Some(source), grains, &mut output);
+            }
+            grains.iter().for_each(|placed| self.push_grain(context, *placed, &mut output));
+            for placed in context.omitted(source) {
+                let scope = GrainScope { context, source: Some(source), grains: &[placed], grain: Some(placed) };
+                if let Some(nodes) = &self.element_omit {
+                    evaluate(nodes, &scope, &mut output);
+                }
+            }
+        }
+        push_section(&self.footer, context, None, &all, &mut output);
+        let truncated = output.is_truncated();
+        (output.into_string(), truncated)
+    }
+}
+
+fn push_section<G: RenderGrain>(
+    section: &Option<Vec<Node>>,
+    context: &Context<'_, G>,
+    source: Option<usize>,
+    grains: &[Placed],
+    output: &mut Output,
+) {
+    if let Some(nodes) = section {
+        evaluate(nodes, &GrainScope { context, source, grains, grain: None }, output);
+    }
+}
+
+/// Characters of all output: twice the budget. A budget of grains has no tokens, so it gets that of the largest token budget.
+fn output_cap(budget: Budget) -> usize {
+    let tokens = match budget.unit {
+        BudgetUnit::Tokens => budget.amount,
+        BudgetUnit::Grains => limits::MAX_BUDGET_TOKENS,
+    };
+    2 * CHARACTERS_PER_TOKEN * tokens as usize
+}
+
+/// What is known of one source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct SourceFacts<'s> {
+    pub label: Option<&'s str>,
+    pub rank: usize,
+    pub included: usize,
+    pub tokens_used: u64,
+    pub truncated: bool,
+}
+
+/// Everything that the variables of a template tell.
+pub(super) struct Context<'c, G> {
+    pub name: Option<&'c str>,
+    pub intent: Option<&'c str>,
+    pub budget: Budget,
+    pub used: u64,
+    pub style: &'c Style,
+    /// Facts by the place of the source in FROM.
+    pub sources: Vec<SourceFacts<'c>>,
+    /// The grains of each source, and how a PROJECT shows them.
+    pub grain: &'c dyn Fn(Placed) -> &'c G,
+    pub make_entry: &'c dyn Fn(Placed) -> Entry,
+    /// The shown grains by source, in priority order.
+    pub shown: &'c [(usize, Vec<Placed>)],
+    /// The grains that the budget cut.
+    pub cut: &'c [Placed],
+}
+
+impl<G: RenderGrain> Context<'_, G> {
+    fn entry(&self, placed: Placed) -> Entry {
+        (self.make_entry)(placed)
+    }
+
+    fn omitted(&self, source: usize) -> impl Iterator<Item = Placed> {
+        self.cut.iter().copied().filter(move |placed| placed.source == source)
+    }
+
+    fn grain_count(&self) -> usize {
+        self.shown.iter().map(|(_, grains)| grains.len()).sum()
+    }
+
+    fn assembly_value(&self, variable: Variable) -> Option<String> {
+        let total = u64::from(self.budget.amount);
+        match variable {
+            Variable::AssemblyName => self.name.map(str::to_owned),
+            Variable::AssemblyIntent => self.intent.map(str::to_owned),
+            Variable::AssemblySourceCount => Some(self.sources.len().to_string()),
+            Variable::AssemblyGrainCount => Some(self.grain_count().to_string()),
+            Variable::BudgetTotal => Some(total.to_string()),
+            Variable::BudgetUsed => Some(self.used.to_string()),
+            Variable::BudgetRemaining => Some(total.saturating_sub(self.used).to_string()),
+            Variable::BudgetUnit => Some(self.budget.unit.name().to_owned()),
+            Variable::BudgetUtilization => shortest_f64(self.used as f64 / total as f64),
+            Variable::DisclosureLevel => Some(self.style.level.name().to_owned()),
+            Variable::Timestamp => Some(iso_time(self.style.now_ms)),
+            _ => None,
+        }
+    }
+
+    fn source_value(&self, index: usize, variable: Variable) -> Option<String> {
+        let facts = self.sources.get(index)?;
+        match variable {
+            Variable::SourceLabel => facts.label.map(str::to_owned),
+            Variable::SourceIndex => Some(index.to_string()),
+            Variable::SourcePriority => Some((facts.rank + 1).to_string()),
+            Variable::SourceGrainCount => Some(facts.included.to_string()),
+            Variable::SourceTokensUsed => Some(facts.tokens_used.to_string()),
+            Variable::SourceTruncated => Some(facts.truncated.to_string()),
+            _ => None,
+        }
+    }
+
+    fn grain_value(&self, placed: Placed, variable: Variable) -> Option<String> {
+        let grain = (self.grain)(placed);
+        let field = |name: &str| grain.field(name).map(text_of);
+        let flag = |is: bool| is.then(|| "true".to_owned());
+        match variable {
+            Variable::GrainContent => Some(self.entry(placed).projected.content().to_owned()),
+            Variable::GrainType => Some(grain.grain_type().name().to_owned()),
+            Variable::GrainSubject => field("subject"),
+            Variable::GrainRelation => field("relation"),
+            Variable::GrainHumanizedRelation => field("relation").map(|relation| humanize(&relation)),
+            Variable::GrainObject => field("object"),
+            Variable::GrainConfidence => field("confidence"),
+            Variable::GrainImportance => field("importance"),
+            Variable::GrainTags => grain.field("structural_tags").map(comma_joined),
+            Variable::GrainCreatedAt => Some(iso_time(grain.created_at())),
+            Variable::GrainRelativeTime => Some(relative_time(super::value::time_of(grain), self.style.now_ms)),
+            Variable::GrainScore => grain.score().and_then(shortest_f64),
+            Variable::GrainHash => Some(format!("sha256:{}", grain.address())),
+            Variable::GrainIsFull => flag(self.style.level == Level::Full),
+            Variable::GrainIsSummary => flag(self.style.level == Level::Summary),
+            _ => None,
+        }
+    }
+}
+
+/// The variables as one section sees them.
+struct GrainScope<'s, 'c, G> {
+    context: &'s Context<'c, G>,
+    source: Option<usize>,
+    grains: &'s [Placed],
+    grain: Option<Placed>,
+}
+
+impl<G: RenderGrain> Scope for GrainScope<'_, '_, G> {
+    fn value(&self, variable: Variable) -> Option<String> {
+        let of_source = || self.context.source_value(self.source?, variable);
+        let of_grain = || self.context.grain_value(self.grain?, variable);
+        self.context.assembly_value(variable).or_else(of_source).or_else(of_grain)
+    }
+
+    fn grains(&self) -> usize {
+        self.grains.len()
+    }
+
+    fn with_grain(&self, index: usize) -> Box<dyn Scope + '_> {
+        let grain = self.grains.get(index).copied();
+        let source = grain.map(|placed| placed.source).or(self.source);
+        Box::new(GrainScope { context: self.context, source, grains: self.grains, grain })
+    }
+}

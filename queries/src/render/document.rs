@@ -1,0 +1,150 @@
+//! Many grains in one text (CAL 1.0, sections 10.4 and 14.2; digest, section 9.2; SML 1.0).
+
+use std::fmt::Write;
+
+use gristmill_schemas::json::{Json, Object};
+
+use super::grain::RenderGrain;
+use super::project::{Projected, project};
+use super::{Style, element, toon, yaml};
+use crate::cal::ast::Projection;
+use crate::cal::check::field::capital;
+use crate::cal::vocabulary::{BudgetUnit, Format};
+use crate::cal::{GrainType, TypeName};
+
+/// A grain, ready to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What is shown of it.
+    pub projected: Projected,
+    /// Its triple, if it has one.
+    pub triple: Option<String>,
+}
+
+impl Entry {
+    /// What `style` and a PROJECT clause show of a grain.
+    pub fn new(grain: &(impl RenderGrain + ?Sized), projection: Option<&Projection>, style: &Style) -> Entry {
+        Entry { projected: project(grain, projection, style), triple: element::triple(grain) }
+    }
+
+    /// The grain alone in a format: what it costs against a budget. Without indent or newline.
+    pub fn element(&self, format: Format, style: &Style) -> String {
+        match format {
+            Format::Sml => element::sml(&self.projected, style),
+            Format::Markdown => format!("- {}", element::markdown(&self.projected)),
+            Format::Text => element::text(&self.projected),
+            Format::Triples => self.triple.clone().unwrap_or_default(),
+            Format::Json => Json::Object(element::json(&self.projected)).to_string(),
+            Format::Yaml => yaml::item(&element::json(&self.projected)),
+            Format::Toon => toon::row(&self.projected, style),
+        }
+    }
+}
+
+/// What stands above an assembly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heading<'h> {
+    /// The name of the context.
+    pub name: Option<&'h str>,
+    /// The FOR text.
+    pub intent: Option<&'h str>,
+    /// What the budget counts.
+    pub unit: BudgetUnit,
+    /// How much of it is used.
+    pub used: u64,
+    /// The budget.
+    pub total: u64,
+}
+
+/// Entries by type, in order of first appearance.
+pub(super) fn grouped(entries: &[Entry]) -> Vec<(GrainType, Vec<&Entry>)> {
+    let mut groups: Vec<(GrainType, Vec<&Entry>)> = Vec::new();
+    for entry in entries {
+        let grain_type = entry.projected.grain_type;
+        match groups.iter_mut().find(|(known, _)| *known == grain_type) {
+            Some((_, group)) => group.push(entry),
+            None => groups.push((grain_type, vec![entry])),
+        }
+    }
+    groups
+}
+
+/// The result of a RECALL in a format, without newline at its end.
+pub fn render_recall(entries: &[Entry], format: Format, style: &Style) -> String {
+    match format {
+        Format::Markdown => {
+            let groups = grouped(entries).into_iter();
+            let groups = groups.map(|(grain_type, group)| {
+                let lines = group.iter().map(|entry| entry.element(format, style));
+                format!("## {}\n{}", capital(grain_type.plural()), lines.collect::<Vec<_>>().join("\n"))
+            });
+            groups.collect::<Vec<_>>().join("\n\n")
+        }
+        Format::Sml => lines(entries.iter(), format, style),
+        Format::Toon => toon::recall(entries, style),
+        Format::Text | Format::Triples | Format::Json | Format::Yaml => flat(entries, format, style),
+    }
+}
+
+/// The result of an ASSEMBLE in a format, without newline at its end.
+pub fn render_assembly(heading: &Heading, entries: &[Entry], format: Format, style: &Style) -> String {
+    match format {
+        Format::Sml => {
+            let mut out = match heading.intent {
+                Some(intent) => {
+                    format!("<context intent=\"{}\">\n\n", super::words::one_line(intent).replace('"', "'"))
+                }
+                None => "<context>\n\n".to_owned(),
+            };
+            for (_, group) in grouped(entries) {
+                for entry in group {
+                    let _ = writeln!(out, "  {}", entry.element(format, style));
+                }
+                out.push('\n');
+            }
+            out + "</context>"
+        }
+        Format::Markdown => {
+            let title = heading.intent.or(heading.name).map(super::words::one_line);
+            let mut parts = vec![title.map_or_else(|| "## Context".to_owned(), |title| format!("## Context: {title}"))];
+            parts.extend(grouped(entries).into_iter().map(|(grain_type, group)| {
+                let lines = group.iter().map(|entry| entry.element(format, style));
+                format!("**{}**\n{}", capital(grain_type.plural()), lines.collect::<Vec<_>>().join("\n"))
+            }));
+            parts.join("\n\n")
+        }
+        Format::Toon => toon::assembly(heading, entries, style),
+        Format::Text | Format::Triples | Format::Json | Format::Yaml => flat(entries, format, style),
+    }
+}
+
+/// One result in several formats: what a response holds under `formats`, by alias or else by the name of the format. A format
+/// that is asked for twice under one name is rendered once.
+pub fn render_formats(wanted: &[(Option<&str>, Format)], render: impl Fn(Format) -> String) -> Object<'static> {
+    let mut formats = Object::new();
+    for &(alias, format) in wanted {
+        let key = alias.unwrap_or(format.name());
+        if !formats.contains_key(key) {
+            formats.insert(key.to_owned(), render(format));
+        }
+    }
+    formats
+}
+
+/// Formats that look the same in a RECALL and in an ASSEMBLE.
+fn flat(entries: &[Entry], format: Format, style: &Style) -> String {
+    match format {
+        Format::Json => {
+            let objects = entries.iter().map(|entry| Json::Object(element::json(&entry.projected)));
+            Json::Array(objects.collect()).to_string()
+        }
+        Format::Yaml if entries.is_empty() => "[]".to_owned(),
+        Format::Triples => entries.iter().filter_map(|entry| entry.triple.clone()).collect::<Vec<_>>().join("\n"),
+        Format::Text => lines(grouped(entries).into_iter().flat_map(|(_, group)| group), format, style),
+        _ => lines(entries.iter(), format, style),
+    }
+}
+
+fn lines<'e>(entries: impl Iterator<Item = &'e Entry>, format: Format, style: &Style) -> String {
+    entries.map(|entry| entry.element(format, style)).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,120 @@
+//! One grain in each format (CAL 1.0, sections 10.4 and 14.2; digest, section 9.2).
+
+use std::fmt::Write;
+
+use gristmill_schemas::json::{Json, Object};
+
+use super::Style;
+use super::grain::RenderGrain;
+use super::project::Projected;
+use super::words::{humanize, text_of};
+use crate::cal::GrainType;
+use crate::cal::number::Number;
+
+/// `<belief subject="alice">prefers dark mode</belief>`
+///
+/// Nothing is escaped, as the format has no escapes; a quote in an attribute becomes an apostrophe.
+pub fn sml(projected: &Projected, style: &Style) -> String {
+    let safe = |text: &str| if style.neutralize_tags { text.replace("</", "< /") } else { text.to_owned() };
+    let name = projected.grain_type.name();
+    let mut out = format!("<{name}");
+    for attribute in &projected.attributes {
+        let _ = write!(out, " {}=\"{}\"", attribute.name, safe(&attribute.value).replace('"', "'"));
+    }
+    let _ = write!(out, ">{}</{name}>", safe(projected.content()));
+    out
+}
+
+/// `alice prefers dark mode (confidence: 0.92)`, without list mark.
+pub fn markdown(projected: &Projected) -> String {
+    line(projected, "confidence: ")
+}
+
+/// `[belief] alice prefers dark mode (0.92)`
+pub fn text(projected: &Projected) -> String {
+    format!("[{}] {}", projected.grain_type, line(projected, ""))
+}
+
+/// Lead, text, and what stands in parentheses. `confidence` is what comes before the confidence of a belief.
+fn line(projected: &Projected, confidence: &str) -> String {
+    let mut out = String::new();
+    if let Some(lead) = lead(projected) {
+        // A belief reads as a sentence; all others as something that someone said or did.
+        out.push_str(&lead);
+        out.push_str(if projected.grain_type == GrainType::Belief { " " } else { ": " });
+    }
+    out.push_str(projected.content());
+    if let Some(aside) = aside(projected, confidence) {
+        let _ = write!(out, " ({aside})");
+    }
+    out
+}
+
+fn lead(projected: &Projected) -> Option<String> {
+    if projected.chosen {
+        return None;
+    }
+    let attribute = |name| projected.attribute(name).map(str::to_owned);
+    match projected.grain_type {
+        GrainType::Belief | GrainType::Goal => attribute("subject"),
+        GrainType::Event => attribute("role"),
+        GrainType::Action => attribute("tool"),
+        GrainType::Observation => attribute("observer"),
+        GrainType::State => attribute("context"),
+        GrainType::Workflow => attribute("trigger"),
+        GrainType::Consent => joined([attribute("grantor"), attribute("grantee")], " -> "),
+        GrainType::Reasoning | GrainType::Consensus => None,
+    }
+}
+
+fn aside(projected: &Projected, confidence: &str) -> Option<String> {
+    if projected.chosen {
+        let pairs = projected.attributes.iter().map(|attribute| format!("{}: {}", attribute.name, attribute.value));
+        let pairs: Vec<String> = pairs.collect();
+        return (!pairs.is_empty()).then(|| pairs.join(", "));
+    }
+    let attribute = |name| projected.attribute(name).map(str::to_owned);
+    match projected.grain_type {
+        GrainType::Belief => attribute("confidence").map(|value| format!("{confidence}{value}")),
+        GrainType::Goal => attribute("state"),
+        GrainType::Event => attribute("time"),
+        GrainType::Action => attribute("phase"),
+        GrainType::Reasoning => attribute("type"),
+        GrainType::Consensus => joined([attribute("count"), attribute("threshold")], "/"),
+        GrainType::Consent => attribute("action"),
+        GrainType::Observation | GrainType::State | GrainType::Workflow => None,
+    }
+}
+
+fn joined(parts: [Option<String>; 2], separator: &str) -> Option<String> {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(separator))
+}
+
+/// Subject, relation in words, object, between tabs; `None` unless the grain has all three.
+pub fn triple(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
+    let part = |name| grain.field(name).map(text_of).filter(|text| !text.is_empty());
+    Some(format!("{}\t{}\t{}", part("subject")?, humanize(&part("relation")?), part("object")?))
+}
+
+/// `{"type": …, attributes…, "content": …}`; numbers stay numbers.
+pub fn json(projected: &Projected) -> Object<'static> {
+    let mut object = Object::new();
+    // The attribute `type` of a reasoning is called otherwise beside the type of the grain.
+    object.insert("type", projected.grain_type.name());
+    for attribute in &projected.attributes {
+        let name = if attribute.name == "type" { "reasoning_type" } else { &attribute.name };
+        let number = attribute.is_number.then(|| Number::parse(&attribute.value)).flatten();
+        object.insert(
+            name.to_owned(),
+            match number {
+                Some(_) => Json::parse(attribute.value.as_bytes()).map_or(Json::Null, Json::into_owned),
+                None => Json::from(attribute.value.clone()),
+            },
+        );
+    }
+    if let Some(content) = &projected.content {
+        object.insert("content", content.clone());
+    }
+    object
+}

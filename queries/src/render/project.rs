@@ -1,0 +1,288 @@
+//! Which text and which attributes a grain shows (CAL 1.0, section 10.3; digest, sections 9.1 and 9.3).
+
+use gristmill_schemas::json::Json;
+
+use super::grain::RenderGrain;
+use super::value::{time_of, value_of};
+use super::words::{comma_joined, humanize, iso_date, iso_time, numbered, one_line, relative_time, text_of};
+use super::{Level, Style};
+use crate::cal::GrainType;
+use crate::cal::ast::{Field, ProjectField, Projection};
+use crate::cal::fields::{FieldKind, KnownField};
+
+/// A name and a value beside the text of a grain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attribute {
+    /// The name.
+    pub name: String,
+    /// The value as text.
+    pub value: String,
+    /// It is a number.
+    pub is_number: bool,
+}
+
+/// What is shown of a grain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Projected {
+    /// Its type.
+    pub grain_type: GrainType,
+    /// Its text; `None` if a PROJECT names no field for it.
+    pub content: Option<String>,
+    /// What stands beside it, in order.
+    pub attributes: Vec<Attribute>,
+    /// What the summary level leaves out; tables have columns for some of it all the same.
+    pub hidden: Vec<Attribute>,
+    /// The attributes that a PROJECT names, those that the grain doesn't have included.
+    pub named: Vec<String>,
+    /// A PROJECT clause chose it.
+    pub chosen: bool,
+}
+
+impl Projected {
+    /// The text, empty if there is none.
+    pub fn content(&self) -> &str {
+        self.content.as_deref().unwrap_or_default()
+    }
+
+    /// The value of an attribute.
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find(|attribute| attribute.name == name).map(|attribute| attribute.value.as_str())
+    }
+}
+
+/// What `style`, or the PROJECT clause of the query, shows of a grain.
+pub fn project(grain: &(impl RenderGrain + ?Sized), projection: Option<&Projection>, style: &Style) -> Projected {
+    match projection {
+        Some(projection) => chosen(grain, projection, style),
+        None => {
+            let (attributes, hidden) = attributes(grain, style);
+            Projected {
+                grain_type: grain.grain_type(),
+                content: Some(content(grain)),
+                attributes,
+                hidden,
+                named: Vec::new(),
+                chosen: false,
+            }
+        }
+    }
+}
+
+/// The text that a grain of its type has.
+pub fn content(grain: &(impl RenderGrain + ?Sized)) -> String {
+    match grain.grain_type() {
+        GrainType::Belief => {
+            let relation = grain.field("relation").map(text_of).map(|relation| humanize(&relation));
+            let parts = relation.into_iter().chain(grain.field("object").map(text_of));
+            parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        }
+        GrainType::Event => event_text(grain),
+        GrainType::Goal => first(grain, &["object", "description"]),
+        GrainType::Action => first(grain, &["object", "content", "error", "stdout", "tool_description", "input"]),
+        GrainType::Observation => first(grain, &["object", "content"]),
+        GrainType::Reasoning => first(grain, &["conclusion"]),
+        GrainType::State => list(grain, "plan"),
+        GrainType::Workflow => list(grain, "steps"),
+        GrainType::Consensus => first(grain, &["object", "agreed_content"]),
+        GrainType::Consent => {
+            value_of(grain, &KnownField::Purpose.into()).map_or_else(String::new, |purpose| text_of(&purpose))
+        }
+    }
+}
+
+/// The first of the fields that isn't empty.
+fn first(grain: &(impl RenderGrain + ?Sized), names: &[&str]) -> String {
+    let texts = names.iter().filter_map(|name| grain.field(name)).map(text_of);
+    texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+}
+
+fn list(grain: &(impl RenderGrain + ?Sized), name: &str) -> String {
+    grain.field(name).map_or_else(String::new, numbered)
+}
+
+/// What was said, else the text blocks of a structured message.
+fn event_text(grain: &(impl RenderGrain + ?Sized)) -> String {
+    if let Some(content) = grain.field("content") {
+        return text_of(content);
+    }
+    let blocks = grain.field("content_blocks").and_then(Json::as_array).unwrap_or_default();
+    let is_text = |block: &&Json| block.get("type").and_then(Json::as_str) == Some("text");
+    let texts = blocks.iter().filter(is_text).filter_map(|block| block.get("text")).map(text_of);
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+/// Collects attributes; absent ones are left out.
+struct Collector<'g, G: ?Sized> {
+    grain: &'g G,
+    style: &'g Style,
+    attributes: Vec<Attribute>,
+    hidden: Vec<Attribute>,
+    /// What is added now is left out at the summary level.
+    hiding: bool,
+}
+
+impl<G: RenderGrain + ?Sized> Collector<'_, G> {
+    fn add(&mut self, name: &str, value: Option<String>, is_number: bool) {
+        let Some(value) = value else { return };
+        let into = if self.hiding { &mut self.hidden } else { &mut self.attributes };
+        into.push(Attribute { name: name.to_owned(), value, is_number });
+    }
+
+    /// An attribute with the value of a payload field.
+    fn payload(&mut self, name: &str, field: &str) {
+        let value = self.grain.field(field);
+        self.add(name, value.map(comma_joined), value.is_some_and(|value| value.as_number().is_some()));
+    }
+
+    /// An attribute that is left out at the summary level.
+    fn unless_summary(&mut self, add: impl FnOnce(&mut Self)) {
+        self.hiding = self.style.level == Level::Summary;
+        add(self);
+        self.hiding = false;
+    }
+
+    fn time(&mut self, name: &str) {
+        let text = said_time(time_of(self.grain), self.style);
+        self.add(name, Some(text), false);
+    }
+
+    fn deadline(&mut self) {
+        let deadline = self.grain.field("deadline");
+        self.add(
+            "deadline",
+            deadline.map(|deadline| deadline.as_i64().map_or_else(|| text_of(deadline), iso_date)),
+            false,
+        );
+    }
+}
+
+/// The attributes of a grain, and those that the summary level leaves out.
+fn attributes(grain: &(impl RenderGrain + ?Sized), style: &Style) -> (Vec<Attribute>, Vec<Attribute>) {
+    let mut out = Collector { grain, style, attributes: Vec::new(), hidden: Vec::new(), hiding: false };
+    match grain.grain_type() {
+        GrainType::Belief => {
+            out.payload("subject", "subject");
+            out.unless_summary(|out| out.payload("confidence", "confidence"));
+        }
+        GrainType::Event => {
+            out.payload("role", "role");
+            out.unless_summary(|out| out.time("time"));
+        }
+        GrainType::Goal => {
+            out.payload("subject", "subject");
+            out.unless_summary(|out| {
+                out.payload("state", "goal_state");
+                out.deadline();
+            });
+        }
+        GrainType::Action => {
+            out.payload("tool", "tool_name");
+            out.unless_summary(|out| out.add("phase", Some(phase(grain)), false));
+        }
+        GrainType::Observation => out.unless_summary(|out| out.payload("observer", "observer_id")),
+        GrainType::Reasoning => out.unless_summary(|out| out.payload("type", "inference_method")),
+        GrainType::State => out.unless_summary(|out| {
+            let context = value_of(grain, &KnownField::Context.into()).map(|context| text_of(&context));
+            out.add("context", context, false);
+        }),
+        GrainType::Workflow => out.unless_summary(|out| out.payload("trigger", "trigger")),
+        GrainType::Consensus => out.unless_summary(|out| {
+            out.payload("threshold", "threshold");
+            out.payload("count", "agreement_count");
+        }),
+        GrainType::Consent => {
+            out.add("action", consent_action(grain), false);
+            out.payload("grantor", "subject_did");
+            out.payload("grantee", "grantee_did");
+        }
+    }
+    if style.level == Level::Full {
+        out.payload("source", "source_type");
+        out.time("observed");
+        out.payload("importance", "importance");
+        out.payload("tags", "structural_tags");
+        out.add("verification_status", grain.verification_status().map(one_line), false);
+    }
+    (out.attributes, out.hidden)
+}
+
+/// The phase as it is stored; a grain without one tells of a completed use.
+fn phase(grain: &(impl RenderGrain + ?Sized)) -> String {
+    grain.field("action_phase").map_or_else(|| "completed".to_owned(), text_of)
+}
+
+fn consent_action(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
+    let withdrawn = grain.field("is_withdrawal")?.as_bool()?;
+    Some(if withdrawn { "withdrawn" } else { "granted" }.to_owned())
+}
+
+/// A point in time as the style says times.
+pub fn said_time(at_ms: i64, style: &Style) -> String {
+    if style.iso_timestamps { iso_time(at_ms) } else { relative_time(at_ms, style.now_ms) }
+}
+
+/// What a PROJECT clause shows, and nothing else.
+fn chosen(grain: &(impl RenderGrain + ?Sized), projection: &Projection, style: &Style) -> Projected {
+    let content = (!projection.content.is_empty()).then(|| {
+        let parts = projection
+            .content
+            .iter()
+            .filter(|field| !is_internal(field))
+            .filter_map(|field| shown(grain, field, style, true));
+        parts.map(|(text, _)| text).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+    });
+    let attributes = projection.attributes.iter().filter(|field| !is_internal(field)).filter_map(|field| {
+        let (value, is_number) = shown(grain, field, style, false)?;
+        Some(Attribute { name: field.to_string(), value, is_number })
+    });
+    Projected {
+        grain_type: grain.grain_type(),
+        content,
+        attributes: attributes.collect(),
+        hidden: Vec::new(),
+        named: projection.attributes.iter().filter(|field| !is_internal(field)).map(ToString::to_string).collect(),
+        chosen: true,
+    }
+}
+
+/// True for what belongs to storage: it never gets into rendered text, even if a query asks for it.
+fn is_internal(field: &ProjectField) -> bool {
+    matches!(field, ProjectField::Field(Field::Known(KnownField::Hash | KnownField::Namespace)))
+}
+
+/// A projected field as text, and whether it is a number.
+fn shown(
+    grain: &(impl RenderGrain + ?Sized),
+    field: &ProjectField,
+    style: &Style,
+    in_content: bool,
+) -> Option<(String, bool)> {
+    let plain = |value: &Json| {
+        let text = if in_content { numbered(value) } else { comma_joined(value) };
+        (text, value.as_number().is_some())
+    };
+    match field {
+        ProjectField::Field(Field::Known(KnownField::Relation)) => {
+            Some((humanize(&text_of(grain.field("relation")?)), false))
+        }
+        ProjectField::Field(Field::Known(KnownField::Time)) => Some((said_time(time_of(grain), style), false)),
+        ProjectField::Field(Field::Known(KnownField::Content)) => Some((event_text(grain), false)),
+        ProjectField::Field(field) => {
+            let value = value_of(grain, field)?;
+            let is_time = field.spec().is_some_and(|spec| spec.kind == FieldKind::Time);
+            match value.as_i64().filter(|_| is_time) {
+                Some(at) => Some((iso_date(at), false)),
+                None => Some(plain(&value)),
+            }
+        }
+        ProjectField::Extension(key) => grain.field(key).map(plain),
+        ProjectField::Attribute(name) => attribute(grain, name, style),
+    }
+}
+
+/// An attribute by the name that it has in output, whatever the level.
+fn attribute(grain: &(impl RenderGrain + ?Sized), name: &str, style: &Style) -> Option<(String, bool)> {
+    let full = Style { level: Level::Full, ..*style };
+    let found = attributes(grain, &full).0.into_iter().find(|attribute| attribute.name == name)?;
+    Some((found.value, found.is_number))
+}

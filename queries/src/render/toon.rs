@@ -1,0 +1,187 @@
+//! TOON: tables of one header and one row per grain (CAL 1.0, section 10.9; digest, section 9.2).
+
+use std::fmt::Write;
+
+use super::document::{Entry, Heading, grouped};
+use super::project::Projected;
+use super::{Level, Style};
+use crate::cal::{GrainType, TypeName};
+
+/// A cell that a grain has no value for.
+const MISSING: &str = "null";
+
+/// The tables of a RECALL: rows without indent, a blank line between types.
+pub fn recall(entries: &[Entry], style: &Style) -> String {
+    tables(entries, style, "").join("\n\n")
+}
+
+/// The head and tables of an ASSEMBLE: rows indented, a blank line between types.
+pub fn assembly(heading: &Heading, entries: &[Entry], style: &Style) -> String {
+    let mut out = String::new();
+    for (key, value) in [("context", heading.name), ("intent", heading.intent)] {
+        if let Some(value) = value {
+            let _ = writeln!(out, "{key}: {}", text_cell(value));
+        }
+    }
+    let _ = writeln!(out, "{}: {}/{}", heading.unit, heading.used, heading.total);
+    out.push_str(&tables(entries, style, "  ").join("\n\n"));
+    out.truncate(out.trim_end_matches('\n').len());
+    out
+}
+
+/// The row of one grain, as it counts against a budget.
+pub fn row(projected: &Projected, style: &Style) -> String {
+    let columns = columns(projected.grain_type, &[projected], style);
+    cells(projected, &columns)
+}
+
+fn tables(entries: &[Entry], style: &Style, indent: &str) -> Vec<String> {
+    let groups = grouped(entries).into_iter();
+    let tables = groups.map(|(grain_type, group)| {
+        let rows: Vec<&Projected> = group.iter().map(|entry| &entry.projected).collect();
+        let columns = columns(grain_type, &rows, style);
+        let mut table = format!("{}[{}]{{{}}}:", grain_type.plural(), rows.len(), columns.join(","));
+        for projected in rows {
+            let _ = write!(table, "\n{indent}{}", cells(projected, &columns));
+        }
+        table
+    });
+    tables.collect()
+}
+
+fn columns(grain_type: GrainType, rows: &[&Projected], style: &Style) -> Vec<String> {
+    if rows.iter().any(|row| row.chosen) {
+        return chosen_columns(rows);
+    }
+    let mut columns: Vec<&str> = match grain_type {
+        GrainType::Belief => vec!["subject", "content", "confidence"],
+        GrainType::Event => vec!["role", "time", "content"],
+        GrainType::Goal => vec!["subject", "content", "state"],
+        GrainType::Action => vec!["tool", "phase", "content"],
+        GrainType::Observation => vec!["observer", "content"],
+        GrainType::Reasoning => vec!["type", "content"],
+        GrainType::State => vec!["context", "content"],
+        GrainType::Workflow => vec!["trigger", "content"],
+        GrainType::Consensus => vec!["threshold", "count", "content"],
+        GrainType::Consent => vec!["grantor", "grantee", "action", "content"],
+    };
+    match style.level {
+        Level::Summary => columns.retain(|column| !matches!(*column, "confidence" | "state" | "phase" | "type")),
+        Level::Standard | Level::Full => {
+            if rows.iter().any(|row| row.attribute("deadline").is_some()) {
+                columns.push("deadline");
+            }
+        }
+    }
+    if style.level == Level::Full {
+        columns.extend(["source", "observed"]);
+    }
+    columns.into_iter().map(str::to_owned).collect()
+}
+
+/// The columns of a PROJECT: the text, then the attributes of all rows in order of first appearance.
+fn chosen_columns(rows: &[&Projected]) -> Vec<String> {
+    let mut columns: Vec<String> = Vec::new();
+    if rows.iter().any(|row| row.content.is_some()) {
+        columns.push("content".to_owned());
+    }
+    for name in rows.iter().flat_map(|row| &row.named) {
+        if !columns.contains(name) {
+            columns.push(name.clone());
+        }
+    }
+    columns
+}
+
+fn cells(projected: &Projected, columns: &[String]) -> String {
+    let cell = |column: &String| match (column.as_str(), &projected.content) {
+        ("content", Some(content)) => text_cell(content),
+        _ => attribute_cell(projected, column),
+    };
+    columns.iter().map(cell).collect::<Vec<_>>().join(",")
+}
+
+fn attribute_cell(projected: &Projected, column: &str) -> String {
+    let found = projected.attributes.iter().chain(&projected.hidden).find(|attribute| attribute.name == column);
+    match found {
+        Some(attribute) if attribute.is_number => attribute.value.clone(),
+        Some(attribute) => text_cell(&attribute.value),
+        None => MISSING.to_owned(),
+    }
+}
+
+/// A text, in quotes if TOON would read it as something else.
+fn text_cell(text: &str) -> String {
+    if !needs_quotes(text) {
+        return text.to_owned();
+    }
+    let mut out = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn needs_quotes(text: &str) -> bool {
+    text.trim() != text
+        || matches!(text, "" | "true" | "false" | "null")
+        || text.starts_with('-')
+        || looks_like_number(text)
+        || text.chars().any(|character| {
+            matches!(character, ',' | ':' | '"' | '\\' | '[' | ']' | '{' | '}') || character.is_control()
+        })
+}
+
+/// Digits with a fraction or an exponent.
+fn looks_like_number(text: &str) -> bool {
+    let mantissa = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => {
+            let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                return false;
+            }
+            mantissa
+        }
+        None => text,
+    };
+    crate::cal::Number::parse(mantissa).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_quoted_where_toon_demands_it() {
+        for (text, cell) in [
+            ("plain text", "plain text"),
+            ("", "\"\""),
+            (" a", "\" a\""),
+            ("true", "\"true\""),
+            ("True", "True"),
+            ("42", "\"42\""),
+            ("-1.5", "\"-1.5\""),
+            ("1e6", "\"1e6\""),
+            ("05", "\"05\""),
+            ("1a", "1a"),
+            ("-x", "\"-x\""),
+            ("a,b", "\"a,b\""),
+            ("a: b", "\"a: b\""),
+            ("[x]", "\"[x]\""),
+            ("say \"x\"", "\"say \\\"x\\\"\""),
+            ("a\\b", "\"a\\\\b\""),
+            ("a\nb", "\"a\\nb\""),
+            ("日本", "日本"),
+        ] {
+            assert_eq!(text_cell(text), cell, "{text:?}");
+        }
+    }
+}

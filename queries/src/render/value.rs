@@ -1,0 +1,73 @@
+//! Which value a field of CAL has in a grain (digest of CAL 1.0, section 4, "CAL name → OMS payload").
+
+use std::borrow::Cow;
+
+use gristmill_schemas::json::{Json, Number};
+
+use super::grain::RenderGrain;
+use super::words;
+use crate::cal::ast::Field;
+use crate::cal::fields::{KnownField, Source};
+
+/// When a grain happened: its event time, else when it was recorded, in milliseconds.
+pub fn time_of(grain: &(impl RenderGrain + ?Sized)) -> i64 {
+    grain.field("timestamp_ms").and_then(Json::as_i64).unwrap_or_else(|| grain.created_at())
+}
+
+/// The value that a condition, a stage or PROJECT sees; `None` if the grain has none.
+pub fn value_of<'g>(grain: &'g (impl RenderGrain + ?Sized), field: &Field) -> Option<Cow<'g, Json<'g>>> {
+    match field {
+        Field::Known(field) => known(grain, *field),
+        Field::Domain(domain) => {
+            let key = format!("{}:{}", domain.prefix, domain.name);
+            let in_context = || grain.field("context").and_then(|context| context.get(&key));
+            grain.field(&key).or_else(in_context).map(Cow::Borrowed)
+        }
+    }
+}
+
+fn known<'g>(grain: &'g (impl RenderGrain + ?Sized), field: KnownField) -> Option<Cow<'g, Json<'g>>> {
+    let text = |text: &str| Some(Cow::Owned(Json::from(text.to_owned())));
+    match field {
+        KnownField::Type => text(grain.grain_type().name()),
+        KnownField::Hash => Some(Cow::Owned(Json::from(format!("sha256:{}", grain.address())))),
+        KnownField::Score => Some(Cow::Owned(Json::Number(Number::from_f64(grain.score()?)?))),
+        KnownField::Time => Some(Cow::Owned(Json::from(time_of(grain)))),
+        KnownField::Contradicted => Some(Cow::Owned(Json::from(grain.contradicted()))),
+        KnownField::VerificationStatus => text(grain.verification_status().unwrap_or("unverified")),
+        KnownField::ActionPhase => stored(grain, field).or_else(|| text("complete")),
+        KnownField::ConsentAction => text(if grain.field("is_withdrawal")?.as_bool()? { "withdraw" } else { "grant" }),
+        KnownField::Context => first_text(grain, field),
+        KnownField::Purpose => first_text(grain, field).or_else(|| scope(grain)),
+        _ => stored(grain, field),
+    }
+}
+
+/// The first payload field of the table that is there.
+fn stored<'g>(grain: &'g (impl RenderGrain + ?Sized), field: KnownField) -> Option<Cow<'g, Json<'g>>> {
+    candidates(grain, field).next().map(Cow::Borrowed)
+}
+
+/// The first payload field of the table that is a text.
+fn first_text<'g>(grain: &'g (impl RenderGrain + ?Sized), field: KnownField) -> Option<Cow<'g, Json<'g>>> {
+    candidates(grain, field).find(|value| value.as_str().is_some()).map(Cow::Borrowed)
+}
+
+fn candidates<'g>(grain: &'g (impl RenderGrain + ?Sized), field: KnownField) -> impl Iterator<Item = &'g Json<'g>> {
+    let names: &[&str] = match field.spec().source {
+        Source::Payload(names) => names,
+        Source::Index | Source::Engine => &[],
+    };
+    let found = names.iter().filter_map(|name| match name.split_once('.') {
+        Some((map, key)) => grain.field(map)?.get(key),
+        None => grain.field(name),
+    });
+    found.filter(|value| !value.is_null())
+}
+
+/// What a consent covers, as one text.
+fn scope<'g>(grain: &'g (impl RenderGrain + ?Sized)) -> Option<Cow<'g, Json<'g>>> {
+    let scopes = grain.field("scope")?.as_array()?;
+    let scopes: Vec<String> = scopes.iter().map(words::text_of).collect();
+    (!scopes.is_empty()).then(|| Cow::Owned(Json::from(scopes.join(", "))))
+}
