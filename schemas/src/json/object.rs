@@ -82,6 +82,17 @@ impl<'a> Object<'a> {
         self.members.iter().map(|(key, _)| &**key)
     }
 
+    /// The members in order, their values for change.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&str, &mut Json<'a>)> {
+        self.members.iter_mut().map(|(key, value)| (&**key, value))
+    }
+
+    /// The same object borrowing all its text from `self`: the tree is copied, the text isn't.
+    pub fn reborrow(&self) -> Object<'_> {
+        let members = self.members.iter();
+        Object { members: members.map(|(key, value)| (Cow::Borrowed(&**key), value.reborrow())).collect() }
+    }
+
     /// The same object, owning all its text.
     pub fn into_owned(self) -> Object<'static> {
         let members = self.members.into_iter();
