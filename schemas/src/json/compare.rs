@@ -38,8 +38,11 @@ impl Json<'_> {
 impl Object<'_> {
     /// [`Json::is_identical`] of the members.
     pub fn is_identical(&self, other: &Object) -> bool {
-        let same = |(key, value): (&str, &Json)| other.get(key).is_some_and(|twin| value.is_identical(twin));
-        self.len() == other.len() && self.iter().all(same)
+        if self.len() != other.len() {
+            return false;
+        }
+        let twins = other.lookup();
+        self.iter().all(|(key, value)| twins.get(key).is_some_and(|twin| value.is_identical(twin)))
     }
 
     /// [`Json::feed`] of the object, its members in the order of their keys.

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 pub use compare::feed_text;
 pub use number::Number;
-pub use object::Object;
+pub use object::{Lookup, Object};
 pub use parse::{DEFAULT_DEPTH_LIMIT, JsonError};
 pub use write::write_string;
 

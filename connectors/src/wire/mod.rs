@@ -1,0 +1,3 @@
+//! Provider wire formats.
+
+pub mod residual;
