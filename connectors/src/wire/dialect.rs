@@ -5,61 +5,104 @@
 use gristmill_schemas::json::Json;
 
 use super::adapter::Adapter;
-use super::openai_chat::{Answer, Dialect, OpenAiChat, Reasoning};
+use super::openai_chat::{Dialect, OpenAiChat, Reasoning};
+use super::usual::Usual;
 use super::{anthropic, openrouter};
 
 /// Adapters with a dialect of their own.
 static OWN: [&dyn Adapter; 4] = [&anthropic::MESSAGES, &anthropic::VERTEX, &anthropic::BEDROCK, &openrouter::CHAT];
 
 /// OpenAI's chat endpoint.
-pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(Dialect::OPENAI);
+pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
+    key: "openai/chat",
+    reasoning: Reasoning::None,
+    max_tokens: "max_completion_tokens",
+    numbered_calls: false,
+    usual: Usual::new(
+        r#"{"service_tier":"default","system_fingerprint":null,"choices":[{"logprobs":null}],"usage":{"prompt_tokens_details":{"audio_tokens":0},
+        "completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#,
+    ),
+});
 
-/// Endpoints that speak OpenAI's chat dialect.
-static CHAT: [OpenAiChat; 27] = [
-    OpenAiChat::new(Dialect { key: "azure/chat", ..Dialect::OPENAI }),
-    // thinking in `reasoning_content`
-    chat("alibaba/chat", Some("reasoning_content"), true, Answer::Logprobs),
-    chat("avian/chat", Some("reasoning_content"), false, Answer::Bare),
-    chat("crusoe/chat", Some("reasoning_content"), false, Answer::Logprobs),
-    chat("deepseek/chat", Some("reasoning_content"), true, Answer::Logprobs),
-    chat("fireworks/chat", Some("reasoning_content"), false, Answer::Bare),
-    chat("llama-cpp/chat", Some("reasoning_content"), false, Answer::Bare),
-    chat("lm-studio/chat", Some("reasoning_content"), false, Answer::Logprobs),
-    chat("moonshot/chat", Some("reasoning_content"), true, Answer::Bare),
-    chat("nvidia/chat", Some("reasoning_content"), false, Answer::Logprobs),
-    chat("openai-compat/chat", Some("reasoning_content"), false, Answer::Bare),
-    chat("sambanova/chat", Some("reasoning_content"), false, Answer::Logprobs),
-    chat("siliconflow/chat", Some("reasoning_content"), false, Answer::Bare),
-    chat("unknown-compat/chat", Some("reasoning_content"), false, Answer::Logprobs),
-    chat("vllm/chat", Some("reasoning_content"), false, Answer::Logprobs),
-    chat("xai/chat", Some("reasoning_content"), false, Answer::Bare),
-    chat("zai/chat", Some("reasoning_content"), true, Answer::Bare),
-    // thinking in `reasoning`
-    chat("cerebras/chat", Some("reasoning"), false, Answer::Bare),
-    chat("groq/chat", Some("reasoning"), false, Answer::Logprobs),
-    chat("huggingface/chat", Some("reasoning"), true, Answer::Logprobs),
-    chat("ollama/openai-chat", Some("reasoning"), false, Answer::Bare),
-    chat("together/chat", Some("reasoning"), true, Answer::Logprobs),
-    // no thinking
-    chat("github/chat", None, false, Answer::Logprobs),
-    chat("perplexity/chat", None, false, Answer::Bare),
-    chat("snowflake/chat", None, false, Answer::Logprobs),
-    chat("writer/chat", None, true, Answer::Logprobs),
-    // thinking piece by piece
-    OpenAiChat::new(Dialect { reasoning: Reasoning::Details, ..Dialect::compatible("vercel-gateway/chat") }),
+/// The same on Azure, which filters content and says so.
+static AZURE_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
+    key: "azure/chat",
+    reasoning: Reasoning::None,
+    max_tokens: "max_completion_tokens",
+    numbered_calls: false,
+    usual: Usual::new(
+        r#"{"service_tier":"default","system_fingerprint":null,"choices":[{"logprobs":null,"content_filter_results":{
+        "hate":{"filtered":false,"severity":"safe"},"self_harm":{"filtered":false,"severity":"safe"},"sexual":{"filtered":false,"severity":"safe"},
+        "violence":{"filtered":false,"severity":"safe"},"protected_material_code":{"filtered":false,"detected":false},
+        "protected_material_text":{"filtered":false,"detected":false}}}],"prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}],
+        "usage":{"prompt_tokens_details":{"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,
+        "accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#,
+    ),
+});
+
+const BARE: &str = "{}";
+const LOGPROBS: &str = r#"{"choices":[{"logprobs":null}]}"#;
+const ALIBABA: &str = r#"{"system_fingerprint":null,"choices":[{"logprobs":null}]}"#;
+const DEEPSEEK: &str =
+    r#"{"choices":[{"logprobs":null}],"usage":{"completion_tokens_details":{"reasoning_tokens":0}}}"#;
+const GROQ: &str = r#"{"service_tier":"on_demand","usage_breakdown":null,"choices":[{"logprobs":null}]}"#;
+const VLLM: &str = r#"{"choices":[{"logprobs":null,"stop_reason":null}]}"#;
+const XAI: &str = r#"{"usage":{"num_sources_used":0,"prompt_tokens_details":{"audio_tokens":0,"image_tokens":0},"completion_tokens_details":
+    {"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#;
+const CEREBRAS: &str = r#"{"usage":{"completion_tokens_details":
+    {"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#;
+const SNOWFLAKE: &str = r#"{"service_tier":"","system_fingerprint":"","choices":[{"logprobs":{"content":null,"refusal":null}}],"usage":{
+    "prompt_tokens_details":{"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,
+    "accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#;
+const VERCEL: &str = r#"{"choices":[{"logprobs":null}],"usage":{"is_byok":false,"cache_creation_input_tokens":0,"prompt_tokens_details":
+    {"audio_tokens":0,"video_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"image_tokens":0},"cost_details":
+    {"upstream_inference_cost":null,"upstream_inference_prompt_cost":0,"upstream_inference_completions_cost":0}}}"#;
+const WRITER: &str = r#"{"service_tier":null,"choices":[{"logprobs":null,"trace_details":null}],"usage":{"prompt_token_details":null,
+    "completion_tokens_details":null}}"#;
+
+/// Thinking in `reasoning_content`.
+const CONTENT: Reasoning = Reasoning::Text("reasoning_content");
+/// Thinking in `reasoning`.
+const PLAIN: Reasoning = Reasoning::Text("reasoning");
+
+/// Endpoints that speak OpenAI's chat dialect: where their thinking stands, whether calls are numbered, and what their
+/// answers usually carry.
+static CHAT: [OpenAiChat; 26] = [
+    chat("alibaba/chat", CONTENT, true, ALIBABA),
+    chat("avian/chat", CONTENT, false, BARE),
+    chat("cerebras/chat", PLAIN, false, CEREBRAS),
+    chat("crusoe/chat", CONTENT, false, VLLM),
+    chat("deepseek/chat", CONTENT, true, DEEPSEEK),
+    chat("fireworks/chat", CONTENT, false, BARE),
+    chat("github/chat", Reasoning::None, false, LOGPROBS),
+    chat("groq/chat", PLAIN, false, GROQ),
+    chat("huggingface/chat", PLAIN, true, LOGPROBS),
+    chat("llama-cpp/chat", CONTENT, false, BARE),
+    chat("lm-studio/chat", CONTENT, false, LOGPROBS),
+    chat("moonshot/chat", CONTENT, true, BARE),
+    chat("nvidia/chat", CONTENT, false, VLLM),
+    chat("ollama/openai-chat", PLAIN, false, BARE),
+    chat("openai-compat/chat", CONTENT, false, XAI),
+    chat("perplexity/chat", Reasoning::None, false, BARE),
+    chat("sambanova/chat", CONTENT, false, LOGPROBS),
+    chat("siliconflow/chat", CONTENT, false, BARE),
+    chat("snowflake/chat", Reasoning::Details, false, SNOWFLAKE),
+    chat("together/chat", PLAIN, true, LOGPROBS),
+    chat("unknown-compat/chat", CONTENT, false, VLLM),
+    chat("vercel-gateway/chat", Reasoning::Details, false, VERCEL),
+    chat("vllm/chat", CONTENT, false, VLLM),
+    chat("writer/chat", Reasoning::None, true, WRITER),
+    chat("xai/chat", CONTENT, false, XAI),
+    chat("zai/chat", CONTENT, true, DEEPSEEK),
 ];
 
-const fn chat(key: &'static str, reasoning: Option<&'static str>, numbered_calls: bool, answer: Answer) -> OpenAiChat {
-    let reasoning = match reasoning {
-        Some(key) => Reasoning::Text(key),
-        None => Reasoning::None,
-    };
-    OpenAiChat::new(Dialect { reasoning, numbered_calls, answer, ..Dialect::compatible(key) })
+const fn chat(key: &'static str, reasoning: Reasoning, numbered_calls: bool, usual: &'static str) -> OpenAiChat {
+    OpenAiChat::new(Dialect { key, reasoning, max_tokens: "max_tokens", numbered_calls, usual: Usual::new(usual) })
 }
 
 /// All adapters, each under its key once.
 pub fn adapters() -> impl Iterator<Item = &'static dyn Adapter> {
-    let openai: [&'static dyn Adapter; 1] = [&OPENAI_CHAT];
+    let openai: [&'static dyn Adapter; 2] = [&OPENAI_CHAT, &AZURE_CHAT];
     let own = OWN.iter().copied();
     own.chain(openai).chain(CHAT.iter().map(|adapter| adapter as &'static dyn Adapter))
 }

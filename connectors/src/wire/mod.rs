@@ -13,6 +13,7 @@
 //! | [`transfer`] | how is the round trip lossless, whatever the adapter forgets? |
 //! | [`read`], [`write`] | what the frame does for an adapter: ids, positions, warnings; units, drops |
 //! | [`residual`], [`place`], [`raw`] | the difference, where in the wire it belongs, how it travels |
+//! | [`usual`] | what every answer of an endpoint carries, so that no residual has to |
 //! | [`anthropic`], [`openai_chat`], [`openrouter`] | one provider dialect each |
 //! | [`dialect`] | which adapter speaks for which endpoint? |
 //! | [`framing`] | bytes of a stream to its events: SSE, NDJSON, AWS event stream |
@@ -29,6 +30,7 @@ pub mod dialect;
 pub mod error;
 pub mod exchange;
 pub mod framing;
+pub mod gateway;
 pub mod image;
 pub mod openai_chat;
 pub mod openrouter;
@@ -38,4 +40,5 @@ pub mod read;
 pub mod residual;
 pub mod round_trip;
 pub mod transfer;
+pub mod usual;
 pub mod write;

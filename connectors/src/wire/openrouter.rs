@@ -8,8 +8,9 @@ use gristmill_schemas::message::request::{Request, Response};
 use super::adapter::{Adapter, Folded, Follower, SendHints, Unreadable, Written};
 use super::error::{ErrorClass, ErrorReport};
 use super::framing::Frame;
-use super::openai_chat::{Answer, Dialect, OpenAiChat, Reasoning};
+use super::openai_chat::{Dialect, OpenAiChat, Reasoning};
 use super::read::Reader;
+use super::usual::Usual;
 use super::write::Writer;
 
 /// The adapter.
@@ -25,7 +26,10 @@ pub static CHAT: OpenRouter = OpenRouter {
         reasoning: Reasoning::Details,
         max_tokens: "max_completion_tokens",
         numbered_calls: true,
-        answer: Answer::OpenRouter,
+        usual: Usual::new(
+            r#"{"system_fingerprint":null,"choices":[{"logprobs":null}],"usage":{"is_byok":false,"prompt_tokens_details":{"cache_write_tokens":0,
+            "audio_tokens":0,"video_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"image_tokens":0,"audio_tokens":0}}}"#,
+        ),
     }),
 };
 
@@ -132,6 +136,11 @@ fn mark_instructions(body: &mut Object, request: &Request) {
         marked.insert("cache_control", marker);
         first.insert("content", parts.into_iter().map(Json::Object).collect::<Vec<_>>());
     }
+}
+
+/// True if a catalog entry has a price for reading the model's cache: such a model's instructions are worth marking.
+pub fn cache_read_priced(entry: &Json) -> bool {
+    entry.get("pricing").and_then(|pricing| pricing.get("input_cache_read")).is_some_and(|price| !price.is_null())
 }
 
 /// The message of an error body for people: the aggregator's words, and whose fault it was and what the upstream said.

@@ -5,8 +5,7 @@
 //!     "ids":   ["call_1", null],        what the provider calls the calls and results of the message, in their order
 //!     "part":  [0, 2],                  the message is the first of two that were one unit on the wire
 //!     "own":   true,                    its thinking is this provider's, though unsigned
-//!     "patch": …, "guard": "Zm9vYmFy",  the residual of its unit, and what it was made against
-//!     "response": {"patch": …, "guard": …}   the residual of the response that it came in
+//!     "p":     …, "g": "Zm9vYg"         the residual of its unit, and a guard: what it was made against
 //! } }
 //! ```
 //!
@@ -22,7 +21,7 @@ use gristmill_schemas::message::Message;
 use super::residual::{Patch, apply, diff, patch_from_json, patch_to_json};
 
 /// So many bytes of a digest guard a residual: enough against mistakes.
-const GUARD_BYTES: usize = 6;
+const GUARD_BYTES: usize = 4;
 
 /// `key`'s part of `raw`.
 pub fn part<'r, 'a>(raw: Option<&'r Object<'a>>, key: &str) -> Option<&'r Object<'a>> {
@@ -77,7 +76,7 @@ pub enum Unapplied {
 /// The residual between `projection` and `original` as members for an adapter's part; `None` if they are identical.
 pub fn residual<'b>(projection: &Json, original: &Json<'b>) -> Option<[(&'static str, Json<'b>); 2]> {
     let patch: Patch = diff(projection, original)?;
-    Some([("patch", patch_to_json(patch)), ("guard", Json::from(guard(projection)))])
+    Some([("p", patch_to_json(patch)), ("g", Json::from(guard(projection)))])
 }
 
 /// What the residual in `part` makes of `projection`; the projection itself if there is none.
@@ -85,8 +84,8 @@ pub fn residual<'b>(projection: &Json, original: &Json<'b>) -> Option<[(&'static
 /// # Errors
 /// The projection, and why the residual isn't applied.
 pub fn restore<'m>(projection: Json<'m>, part: Option<&'m Object<'m>>) -> Result<Json<'m>, (Json<'m>, Unapplied)> {
-    let Some(patch) = part.and_then(|part| part.get("patch")) else { return Ok(projection) };
-    if part.and_then(|part| part.get("guard")).and_then(Json::as_str) != Some(guard(&projection).as_str()) {
+    let Some(patch) = part.and_then(|part| part.get("p")) else { return Ok(projection) };
+    if part.and_then(|part| part.get("g")).and_then(Json::as_str) != Some(guard(&projection).as_str()) {
         return Err((projection, Unapplied::Stale));
     }
     let restored = patch_from_json(patch).ok().and_then(|patch| apply(&patch, &projection).ok());

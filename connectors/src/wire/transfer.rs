@@ -4,10 +4,12 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::request::{Request, Response};
+use gristmill_schemas::message::stream::{Assembler, StreamEvent};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message};
 
 use super::adapter::{Adapter, Unreadable, Written};
+use super::framing::Frame;
 use super::place::{put_units, take_units};
 use super::raw::{self, Unapplied};
 use super::read::{Conversation, ReadContext, ReadWarning, Reader, Unit};
@@ -141,6 +143,44 @@ pub fn write_response<'m>(
     restore(adapter, written, &owners, response.provider_raw.as_ref(), writer)
 }
 
+/// Follows a recorded stream and tells of it in canonical events; `model` is the canonical id of the model that was asked.
+///
+/// Calls have the ids that they have in the finished message.
+pub fn follow<'f>(
+    adapter: &dyn Adapter,
+    model: &str,
+    frames: Vec<Frame<'f>>,
+    conversation: &mut Conversation,
+    context: &ReadContext,
+) -> Vec<StreamEvent<'static>> {
+    let mut assembler = Assembler::new(model);
+    let Some(mut follower) = adapter.follow() else { return assembler.take_events() };
+    let folded = adapter.fold(frames.clone());
+    let read = read_response(adapter, &folded.body, conversation, context);
+    let message = read.as_ref().ok().and_then(|read| read.response.message());
+    let mut calls: Vec<(Option<String>, String)> =
+        message.map_or_else(Vec::new, |message| named_calls(message, adapter.key()));
+    let mut call_id = |wire_id: Option<&str>| {
+        let place = calls.iter().position(|(known, _)| known.as_deref() == wire_id).unwrap_or(0);
+        if place < calls.len() { calls.remove(place).1 } else { String::new() }
+    };
+    for frame in &frames {
+        follower.event(&frame.data, &mut assembler, &mut call_id);
+    }
+    follower.finish(&mut assembler);
+    assembler.take_events()
+}
+
+/// The calls of a message: the provider's id, and the canonical one.
+fn named_calls(message: &Message, key: &str) -> Vec<(Option<String>, String)> {
+    let mut wire_ids = raw::call_ids(message, key).into_iter();
+    let calls = message.content.iter().filter_map(|block| match block {
+        ContentBlock::ToolUse(call) => Some(call.id.to_string()),
+        _ => None,
+    });
+    calls.map(|id| (wire_ids.next().flatten().map(str::to_owned), id)).collect()
+}
+
 /// The residuals of a body.
 struct Residuals<'j> {
     units: Vec<Option<Members<'j>>>,
@@ -233,7 +273,7 @@ fn restore_unit<'m>(
     key: &'static str,
     writer: &mut Writer,
 ) -> Json<'m> {
-    let part = raw::message_part(first, key).filter(|part| part.contains_key("patch"));
+    let part = raw::message_part(first, key).filter(|part| part.contains_key("p"));
     if part.is_none() {
         return projection;
     }

@@ -10,7 +10,9 @@ use super::super::error::{ErrorClass, ErrorReport};
 const OVERFLOW_WORDS: [&str; 4] = ["context", "tokens exceeds", "too large", "prompt is too long"];
 
 pub(super) fn read<'j>(body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-    let error = body.get("error").filter(|error| error.as_object().is_some())?;
+    // Bedrock and Vertex may refuse in words of their own: a message and nothing else.
+    let bare = body.as_object().is_some_and(|body| body.len() == 1 && body.contains_key("message"));
+    let error = if bare { body } else { body.get("error").filter(|error| error.as_object().is_some())? };
     let text = |json: &'j Json<'j>, key| json.get(key).and_then(Json::as_str).map(Cow::Borrowed);
     Some(ErrorReport {
         message: text(error, "message"),

@@ -118,7 +118,7 @@ fn block<'m>(message: &'m Message<'m>, block: &'m ContentBlock<'m>, writer: &mut
         ContentBlock::ToolResult(result) => return Some(tool_result(message, result, writer)),
         ContentBlock::Thinking { text, signature } => {
             let signed = signature.as_deref().is_some_and(|signature| !signature.is_empty());
-            if !writer.takes_thinking(message, signed, is_claude) {
+            if !(writer.plain() || writer.takes_thinking(message, signed, is_claude)) {
                 return drop(message, block, DropReason::ForeignThinking, writer);
             }
             wire.insert("type", "thinking");
@@ -128,7 +128,7 @@ fn block<'m>(message: &'m Message<'m>, block: &'m ContentBlock<'m>, writer: &mut
             }
         }
         ContentBlock::RedactedThinking { data } => {
-            if !writer.takes_thinking(message, true, is_claude) {
+            if !(writer.plain() || writer.takes_thinking(message, true, is_claude)) {
                 return drop(message, block, DropReason::ForeignThinking, writer);
             }
             wire.insert("type", "redacted_thinking");

@@ -17,10 +17,11 @@ use super::adapter::{Adapter, Folded, Follower, Unreadable, Written};
 use super::error::{ErrorClass, ErrorReport};
 use super::framing::Frame;
 use super::read::Reader;
+use super::usual::Usual;
 use super::write::Writer;
 
 /// What an endpoint does differently from OpenAI's own. It changes how plainly things can be written, never what can be read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Dialect {
     /// `provider/endpoint`.
     pub key: &'static str,
@@ -30,8 +31,8 @@ pub struct Dialect {
     pub max_tokens: &'static str,
     /// Calls in answers carry their number.
     pub numbered_calls: bool,
-    /// What else every answer carries.
-    pub answer: Answer,
+    /// What else its answers usually carry.
+    pub usual: Usual,
 }
 
 /// Where an endpoint's thinking stands in a message.
@@ -45,45 +46,10 @@ pub enum Reasoning {
     Details,
 }
 
-/// Members that an endpoint's answers carry whether or not they say anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// None.
-    Bare,
-    /// `logprobs` of choices.
-    Logprobs,
-    /// `logprobs`, the details of usage, the tier, as OpenAI and Azure have them.
-    OpenAi,
-    /// What OpenRouter adds.
-    OpenRouter,
-}
-
-impl Dialect {
-    /// OpenAI's own.
-    pub const OPENAI: Dialect = Dialect {
-        key: "openai/chat",
-        reasoning: Reasoning::None,
-        max_tokens: "max_completion_tokens",
-        numbered_calls: false,
-        answer: Answer::OpenAi,
-    };
-
-    /// An endpoint about which nothing else is known.
-    pub const fn compatible(key: &'static str) -> Dialect {
-        Dialect {
-            key,
-            reasoning: Reasoning::Text("reasoning_content"),
-            max_tokens: "max_tokens",
-            numbered_calls: false,
-            answer: Answer::Bare,
-        }
-    }
-}
-
 /// The adapter for one endpoint.
 #[derive(Debug)]
 pub struct OpenAiChat {
-    pub(super) dialect: Dialect,
+    dialect: Dialect,
 }
 
 impl OpenAiChat {
@@ -123,8 +89,11 @@ impl Adapter for OpenAiChat {
     }
 
     fn is_response(&self, body: &Json) -> bool {
-        let choices = body.get("choices").and_then(Json::as_array);
-        choices.is_some_and(|choices| choices.iter().all(|choice| choice.get("message").is_some()))
+        // A filtered choice may lack its message; one with a `text` is of the older completions.
+        let choice = |choice: &Json| {
+            choice.get("message").is_some() || (choice.get("finish_reason").is_some() && choice.get("text").is_none())
+        };
+        body.get("choices").and_then(Json::as_array).is_some_and(|choices| choices.iter().all(choice))
     }
 
     fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {

@@ -29,9 +29,10 @@ pub(super) fn request<'j>(
     }
     let limit = body.get("max_completion_tokens").filter(|limit| !limit.is_null()).or_else(|| body.get("max_tokens"));
     let tools = body.get("tools").and_then(Json::as_array).unwrap_or_default();
+    let functions = body.get("functions").and_then(Json::as_array).unwrap_or_default();
     Ok(Request {
         model: text(body, "model"),
-        tools: tools.iter().map(|json| tool(json, reader)).collect(),
+        tools: tools.iter().map(|json| tool(json, reader)).chain(functions.iter().filter_map(function)).collect(),
         max_output_tokens: limit.and_then(Json::as_u64),
         stop_sequences: stop_sequences(body.get("stop")),
         temperature: body.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
@@ -175,21 +176,19 @@ fn image<'j>(image_url: &'j Json<'j>) -> Option<ImageBlock<'j>> {
 }
 
 fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
-    let function = json.get("function").and_then(|function| Some((function, text(function, "name")?)));
-    match function {
-        Some((function, name)) => RequestTool::Defined(ToolDefinition {
-            name,
-            description: text(function, "description").unwrap_or_default(),
-            input_schema: function
-                .get("parameters")
-                .and_then(Json::as_object)
-                .map(Object::reborrow)
-                .unwrap_or_default(),
-            side_effects: SideEffects::None,
-            requires_workspace: false,
-        }),
-        None => RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() },
-    }
+    let wire = || RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() };
+    json.get("function").and_then(function).unwrap_or_else(wire)
+}
+
+/// A declared function: of a tool, or of the older list of functions.
+fn function<'j>(json: &'j Json<'j>) -> Option<RequestTool<'j>> {
+    Some(RequestTool::Defined(ToolDefinition {
+        name: text(json, "name")?,
+        description: text(json, "description").unwrap_or_default(),
+        input_schema: json.get("parameters").and_then(Json::as_object).map(Object::reborrow).unwrap_or_default(),
+        side_effects: SideEffects::None,
+        requires_workspace: false,
+    }))
 }
 
 /// `stop` may be one text or a list.

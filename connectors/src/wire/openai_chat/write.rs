@@ -12,7 +12,7 @@ use super::super::image::media_type_of_path;
 use super::super::place::Place;
 use super::super::write::{DropReason, WriteUnit, Writer};
 use super::read::choice_place;
-use super::{Answer, Dialect, Reasoning};
+use super::{Dialect, Reasoning};
 
 /// What stands for an image in a tool's result.
 const IMAGE_NOTE: &str = "[image]";
@@ -355,40 +355,29 @@ fn tool<'m>(tool: &'m RequestTool<'m>, writer: &Writer<'_>) -> Option<Json<'m>> 
 }
 
 pub(super) fn response<'m>(dialect: &Dialect, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
-    let answer = if writer.plain() { Answer::Bare } else { dialect.answer };
     let mut body = Object::new();
     body.insert("id", response.id.as_deref().map_or(Json::Null, Json::from));
     body.insert("object", "chat.completion");
     body.insert("created", response.created_at.map_or(0, |time| time.micros().div_euclid(1_000_000)));
     body.insert("model", response.model.as_deref().map_or(Json::Null, Json::from));
-    let choices =
-        response.choices.iter().enumerate().map(|(index, choice)| self::choice(dialect, answer, index, choice, writer));
-    body.insert("choices", choices.collect::<Vec<_>>());
+    let choices = response.choices.iter().enumerate();
+    let choices: Vec<Json> = choices.map(|(index, choice)| self::choice(dialect, index, choice, writer)).collect();
+    body.insert("choices", choices);
     if let Some(usage) = &response.usage {
-        body.insert("usage", self::usage(usage, answer));
+        body.insert("usage", self::usage(usage));
     }
-    match answer {
-        Answer::OpenAi => _ = body.insert("service_tier", "default"),
-        Answer::OpenRouter => _ = body.insert("system_fingerprint", Json::Null),
-        Answer::Bare | Answer::Logprobs => {}
+    let mut body = Json::Object(body);
+    if !writer.plain() {
+        dialect.usual.lay_over(&mut body);
     }
     let places = (0..response.choices.len()).map(|index| Some(choice_place(index))).collect();
-    Written { body: Json::Object(body), places }
+    Written { body, places }
 }
 
-fn choice<'m>(
-    dialect: &Dialect,
-    answer: Answer,
-    index: usize,
-    choice: &'m Choice<'m>,
-    writer: &mut Writer<'_>,
-) -> Json<'m> {
+fn choice<'m>(dialect: &Dialect, index: usize, choice: &'m Choice<'m>, writer: &mut Writer<'_>) -> Json<'m> {
     let mut wire = Object::new();
     wire.insert("index", index as u64);
     wire.insert("message", message(dialect, &choice.message, true, writer).unwrap_or_default());
-    if answer != Answer::Bare {
-        wire.insert("logprobs", Json::Null);
-    }
     let reason = choice.stop_reason.map(finish_reason);
     wire.insert("finish_reason", reason.map_or(Json::Null, Json::from));
     Json::Object(wire)
@@ -403,34 +392,17 @@ fn finish_reason(reason: StopReason) -> &'static str {
 }
 
 /// The prompt's count is the sum of the three disjoint ones.
-fn usage(usage: &TokenUsage, answer: Answer) -> Object<'static> {
+fn usage(usage: &TokenUsage) -> Object<'static> {
     let prompt = usage.prompt_tokens();
+    let mut details = Object::new();
+    details.insert("cached_tokens", usage.cached_input_tokens);
+    if usage.cache_creation_input_tokens > 0 {
+        details.insert("cache_write_tokens", usage.cache_creation_input_tokens);
+    }
     let mut wire = Object::new();
     wire.insert("prompt_tokens", prompt);
     wire.insert("completion_tokens", usage.output_tokens);
     wire.insert("total_tokens", prompt.saturating_add(usage.output_tokens));
-    let mut details = Object::new();
-    details.insert("cached_tokens", usage.cached_input_tokens);
-    if usage.cache_creation_input_tokens > 0 || answer == Answer::OpenRouter {
-        details.insert("cache_write_tokens", usage.cache_creation_input_tokens);
-    }
-    let zeros = |names: &[&'static str]| names.iter().map(|name| (*name, 0u64)).collect::<Object>();
-    match answer {
-        Answer::OpenAi => {
-            details.insert("audio_tokens", 0u64);
-            wire.insert("prompt_tokens_details", details);
-            let names =
-                ["reasoning_tokens", "audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens"];
-            wire.insert("completion_tokens_details", zeros(&names));
-        }
-        Answer::OpenRouter => {
-            details.insert("audio_tokens", 0u64);
-            details.insert("video_tokens", 0u64);
-            wire.insert("prompt_tokens_details", details);
-            wire.insert("completion_tokens_details", zeros(&["reasoning_tokens", "image_tokens", "audio_tokens"]));
-            wire.insert("is_byok", false);
-        }
-        Answer::Bare | Answer::Logprobs => _ = wire.insert("prompt_tokens_details", details),
-    }
+    wire.insert("prompt_tokens_details", details);
     wire
 }

@@ -17,7 +17,7 @@ pub use error::{DecodeError, Problem};
 use fields::{Fields, expect_object};
 
 use super::block::{ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock, UnknownBlock};
-use super::{ContentBlock, Message, Role, SCHEMA_VERSION, Timestamp};
+use super::{ContentBlock, Message, MessageMetadata, Role, SCHEMA_VERSION, Timestamp};
 use crate::json::{Json, Object};
 
 /// What to do with a block whose type is unknown.
@@ -111,6 +111,14 @@ fn message<'a>(
     fields.optional("schema_version");
     message.unknown_fields = fields.rest();
     Ok(message)
+}
+
+/// Reads metadata alone.
+///
+/// # Errors
+/// Like [`decode_message`].
+pub fn decode_metadata<'a>(json: &'a Json<'_>) -> Result<MessageMetadata<'a>, DecodeError> {
+    metadata::metadata(json.reborrow())
 }
 
 /// Reads a list of blocks; paths in warnings start at `$`.
