@@ -4,6 +4,7 @@
 //! says whether it knows the shape. What lives here: the frame and the report. What doesn't: any implementation; a
 //! family module only translates a case into calls of the public libraries.
 
+mod canonical;
 mod cmf;
 mod oms;
 mod report;
@@ -26,7 +27,7 @@ pub struct CaseFile<'a> {
 /// Runs the cases of one family, if the file is one of it; answers whether it was.
 type Family = fn(&CaseFile, &mut Report) -> bool;
 
-const FAMILIES: &[Family] = &[oms::run, cmf::run];
+const FAMILIES: &[Family] = &[oms::run, cmf::run, canonical::run];
 
 /// Runs every case of the file at `path`.
 ///
