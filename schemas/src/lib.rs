@@ -6,9 +6,11 @@
 //! | [`grain`] | what does a blob say, and what is the one blob of a grain? |
 //! | [`cmf`] | what is a message of the Common Message Format, and what do policies see of it? |
 //! | [`json`] | how is JSON kept as it was written? |
+//! | [`message`] | what is a message between people, models and tools, in no provider's form? |
 //! | [`error`] | what is wrong, by which code of the specification, and where? |
 //!
-//! Section numbers (§) are those of the Open Memory Specification 1.3, in [`cmf`] those of its own specification.
+//! Section numbers (§) are those of the Open Memory Specification 1.3, in [`cmf`] those of its own specification, in
+//! [`message`] those of the canonical message format 1.1.
 
 pub mod address;
 pub mod cmf;
@@ -18,4 +20,5 @@ pub mod container;
 pub mod error;
 pub mod grain;
 pub mod json;
+pub mod message;
 pub mod sign;

@@ -7,6 +7,7 @@
 //! What lives here: the tree, its parser (on `jiter`'s pull parser), its writers. What doesn't: any knowledge of what the
 //! JSON means; grain JSON is in `grain::json`, provider traffic in the connectors.
 
+mod compare;
 mod number;
 mod object;
 mod parse;
@@ -14,8 +15,9 @@ mod write;
 
 use std::borrow::Cow;
 
+pub use compare::feed_text;
 pub use number::Number;
-pub use object::Object;
+pub use object::{Lookup, Object};
 pub use parse::{DEFAULT_DEPTH_LIMIT, JsonError};
 pub use write::write_string;
 
@@ -116,6 +118,18 @@ impl<'a> Json<'a> {
     /// The member `key`, if this is an object that has one.
     pub fn get(&self, key: &str) -> Option<&Json<'a>> {
         self.as_object().and_then(|object| object.get(key))
+    }
+
+    /// The same value borrowing all its text from `self`: the tree is copied, the text isn't.
+    pub fn reborrow(&self) -> Json<'_> {
+        match self {
+            Json::Null => Json::Null,
+            Json::Bool(value) => Json::Bool(*value),
+            Json::Number(number) => Json::Number(number.reborrow()),
+            Json::String(text) => Json::String(Cow::Borrowed(text)),
+            Json::Array(items) => Json::Array(items.iter().map(Json::reborrow).collect()),
+            Json::Object(object) => Json::Object(object.reborrow()),
+        }
     }
 
     /// What the value is called in messages to people: `null`, `boolean`, `number`, `string`, `array`, `object`.

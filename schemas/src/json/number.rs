@@ -50,8 +50,13 @@ impl<'a> Number<'a> {
         Number(Cow::Owned(self.0.into_owned()))
     }
 
+    /// The same number borrowing its text from `self`.
+    pub fn reborrow(&self) -> Number<'_> {
+        Number(Cow::Borrowed(&self.0))
+    }
+
     /// Sign, significant digits and the power of ten of the last of them: equal for equal values.
-    fn decimal(&self) -> (bool, Vec<u8>, i64) {
+    pub(super) fn decimal(&self) -> (bool, Vec<u8>, i64) {
         let (negative, text) = match self.0.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, &*self.0),

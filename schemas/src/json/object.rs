@@ -20,7 +20,7 @@ impl<'a> Object<'a> {
     }
 
     /// Wraps members whose keys are known to differ.
-    pub(super) fn from_distinct(members: Vec<(Cow<'a, str>, Json<'a>)>) -> Self {
+    pub fn from_distinct(members: Vec<(Cow<'a, str>, Json<'a>)>) -> Self {
         Object { members }
     }
 
@@ -77,9 +77,32 @@ impl<'a> Object<'a> {
         self.members.iter().map(|(key, value)| (&**key, value))
     }
 
+    /// The members in order, as they are held.
+    pub fn members(&self) -> &[(Cow<'a, str>, Json<'a>)] {
+        &self.members
+    }
+
+    /// For many look-ups in a row: builds a hash table if the object is large, so that none of them is linear.
+    pub fn lookup(&self) -> Lookup<'_, 'a> {
+        let hashed = self.len() >= HASHED_FROM;
+        let table = hashed.then(|| self.members.iter().map(|(key, value)| (&**key, value)).collect());
+        Lookup { object: self, table }
+    }
+
     /// The keys in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &str> {
         self.members.iter().map(|(key, _)| &**key)
+    }
+
+    /// The members in order, their values for change.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&str, &mut Json<'a>)> {
+        self.members.iter_mut().map(|(key, value)| (&**key, value))
+    }
+
+    /// The same object borrowing all its text from `self`: the tree is copied, the text isn't.
+    pub fn reborrow(&self) -> Object<'_> {
+        let members = self.members.iter();
+        Object { members: members.map(|(key, value)| (Cow::Borrowed(&**key), value.reborrow())).collect() }
     }
 
     /// The same object, owning all its text.
@@ -89,16 +112,30 @@ impl<'a> Object<'a> {
     }
 }
 
+/// See [`Object::lookup`].
+#[derive(Debug)]
+pub struct Lookup<'o, 'a> {
+    object: &'o Object<'a>,
+    table: Option<HashMap<&'o str, &'o Json<'a>>>,
+}
+
+impl<'o, 'a> Lookup<'o, 'a> {
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&'o Json<'a>> {
+        match &self.table {
+            Some(table) => table.get(key).copied(),
+            None => self.object.get(key),
+        }
+    }
+}
+
 impl PartialEq for Object<'_> {
     fn eq(&self, other: &Self) -> bool {
         if self.len() != other.len() {
             return false;
         }
-        if self.len() < HASHED_FROM {
-            return self.iter().all(|(key, value)| other.get(key) == Some(value));
-        }
-        let by_key: HashMap<&str, &Json> = other.iter().collect();
-        self.iter().all(|(key, value)| by_key.get(key) == Some(&value))
+        let twins = other.lookup();
+        self.iter().all(|(key, value)| twins.get(key) == Some(value))
     }
 }
 
@@ -115,8 +152,23 @@ impl<'a, K: Into<Cow<'a, str>>, V: Into<Json<'a>>> FromIterator<(K, V)> for Obje
     /// Later members replace earlier ones of the same key.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
         let mut object = Object::new();
+        let mut places: HashMap<Cow<'a, str>, usize> = HashMap::new();
         for (key, value) in members {
-            object.insert(key, value);
+            let (key, value) = (key.into(), value.into());
+            if object.len() < HASHED_FROM {
+                object.insert(key, value);
+                continue;
+            }
+            if places.is_empty() {
+                places = object.members.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)).collect();
+            }
+            match places.get(&key) {
+                Some(&place) => object.members[place].1 = value,
+                None => {
+                    places.insert(key.clone(), object.len());
+                    object.members.push((key, value));
+                }
+            }
         }
         object
     }
@@ -125,6 +177,18 @@ impl<'a, K: Into<Cow<'a, str>>, V: Into<Json<'a>>> FromIterator<(K, V)> for Obje
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_objects_keep_each_key_once_and_compare_in_linear_time() {
+        let members = |shift: u64| (0..50_000u64).map(move |at| (((at + shift) % 40_000).to_string(), Json::from(at)));
+        let object: Object = members(0).collect();
+        assert_eq!(object.len(), 40_000);
+        assert_eq!(object.lookup().get("7"), Some(&Json::from(40_007u64)));
+        let backwards = Object::from_distinct(object.members().iter().rev().cloned().collect());
+        assert_eq!(object, backwards);
+        assert!(object.is_identical(&backwards));
+        assert_ne!(object, members(1).collect());
+    }
 
     #[test]
     fn equality_ignores_the_order_of_few_and_of_many_members() {

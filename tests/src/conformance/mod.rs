@@ -5,6 +5,7 @@
 //! family module only translates a case into calls of the public libraries.
 
 mod cal;
+mod canonical;
 mod cmf;
 mod oms;
 mod report;
@@ -27,7 +28,7 @@ pub struct CaseFile<'a> {
 /// Runs the cases of one family, if the file is one of it; answers whether it was.
 type Family = fn(&CaseFile, &mut Report) -> bool;
 
-const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run];
+const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run, canonical::run];
 
 /// Runs every case of the file at `path`.
 ///

@@ -1,0 +1,181 @@
+//! Anthropic Messages: on its own API, on Vertex AI (`rawPredict`) and on Bedrock (`InvokeModel`).
+//!
+//! System prompts are one member beside the messages; tool results stand in user messages, before what the user says, several in
+//! a row in one; thinking is signed.
+
+mod errors;
+mod read;
+mod stream;
+mod write;
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
+use gristmill_schemas::message::request::{Request, Response};
+use gristmill_schemas::message::{Message, Role};
+
+use super::adapter::{Adapter, Folded, Follower, SendHints, Unreadable, Written};
+use super::error::{ErrorClass, ErrorReport};
+use super::framing::Frame;
+use super::place::Place;
+use super::read::Reader;
+use super::write::Writer;
+
+/// The dialect at one of its endpoints.
+#[derive(Debug)]
+pub struct Anthropic {
+    key: &'static str,
+}
+
+/// Anthropic's own API.
+pub static MESSAGES: Anthropic = Anthropic { key: "anthropic/messages" };
+/// Claude on Vertex AI: the model stands in the address, not in the body.
+pub static VERTEX: Anthropic = Anthropic { key: "vertex/rawpredict" };
+/// Claude on Bedrock by `InvokeModel`: the model stands in the address, not in the body.
+pub static BEDROCK: Anthropic = Anthropic { key: "bedrock/invoke" };
+
+/// The members of a response that are its message.
+const MESSAGE_MEMBERS: &[&str] = &["role", "content"];
+
+fn message_place() -> Place {
+    Place::members(MESSAGE_MEMBERS)
+}
+
+impl Adapter for Anthropic {
+    fn key(&self) -> &'static str {
+        self.key
+    }
+
+    fn capabilities(&self, _model: &str) -> Capabilities {
+        Capabilities {
+            supports_thinking: true,
+            supports_images: true,
+            supports_tools: true,
+            supports_system_prompt: true,
+            supports_structured_output: false,
+            supports_streaming: true,
+            supports_streaming_tool_calls: true,
+            supports_parallel_tool_calls: true,
+            supports_prompt_caching: true,
+            supports_system_messages_in_list: false,
+            max_context_tokens: 200_000,
+            max_output_tokens: 8_192,
+            accepted_image_media_types: COMMON_IMAGE_TYPES,
+        }
+    }
+
+    fn is_request(&self, body: &Json) -> bool {
+        let max_tokens = body.get("max_tokens").is_some();
+        let content = |message: &Json| {
+            message.get("content").is_some_and(|content| content.as_str().is_some() || is_blocks(content))
+        };
+        max_tokens && body.get("messages").and_then(Json::as_array).is_some_and(|messages| messages.iter().all(content))
+    }
+
+    fn is_response(&self, body: &Json) -> bool {
+        body.get("type").and_then(Json::as_str) == Some("message")
+            && body.get("content").and_then(Json::as_array).is_some()
+    }
+
+    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+        read::request(body, reader)
+    }
+
+    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+        write::request(request, writer)
+    }
+
+    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+        read::response(body, reader)
+    }
+
+    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+        write::response(response, writer)
+    }
+
+    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+        errors::read(body)
+    }
+
+    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
+        errors::write(report)
+    }
+
+    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
+        errors::class(report)
+    }
+
+    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+        stream::fold(frames)
+    }
+
+    fn follow(&self) -> Option<Box<dyn Follower>> {
+        Some(Box::<stream::Events>::default())
+    }
+
+    /// All system messages are one unit, and so are neighbouring tool messages (a system message between them parts them).
+    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let mut system: Option<usize> = None;
+        let mut last = None;
+        for (index, message) in messages.iter().enumerate() {
+            match (message.role, system) {
+                (Role::System, Some(group)) => groups[group].push(index),
+                (Role::Tool, _) if last == Some(Role::Tool) => {
+                    groups.last_mut().into_iter().for_each(|group| group.push(index))
+                }
+                (role, _) => {
+                    if role == Role::System {
+                        system = Some(groups.len());
+                    }
+                    groups.push(vec![index]);
+                }
+            }
+            last = Some(message.role);
+        }
+        groups
+    }
+
+    /// Cache markers: on the last tool, on the instructions that stay the same, and on the last block of the last message.
+    fn send_hints(&self, body: &mut Json, request: &Request, _hints: &SendHints) {
+        let Json::Object(body) = body else { return };
+        mark_last(body.get_mut("tools"));
+        if !request.stable_system_text().is_empty() {
+            mark_first(body.get_mut("system"));
+        }
+        if let Some(Json::Array(messages)) = body.get_mut("messages") {
+            mark_last(messages.last_mut().and_then(Json::as_object_mut).and_then(|message| message.get_mut("content")));
+        }
+    }
+
+    fn signs_thinking(&self) -> bool {
+        true
+    }
+
+    /// Letters, digits, underscores and hyphens.
+    fn accepts_call_id(&self, id: &str) -> bool {
+        !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+    }
+}
+
+fn is_blocks(content: &Json) -> bool {
+    content.as_array().is_some_and(|blocks| blocks.iter().all(|block| block.get("type").is_some()))
+}
+
+fn mark_last(list: Option<&mut Json>) {
+    if let Some(Json::Array(items)) = list {
+        mark(items.last_mut());
+    }
+}
+
+fn mark_first(list: Option<&mut Json>) {
+    if let Some(Json::Array(items)) = list {
+        mark(items.first_mut());
+    }
+}
+
+fn mark(block: Option<&mut Json>) {
+    if let Some(block) = block.and_then(Json::as_object_mut) {
+        let marker: Object = [("type", "ephemeral")].into_iter().collect();
+        block.insert("cache_control", marker);
+    }
+}

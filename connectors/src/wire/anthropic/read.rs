@@ -1,0 +1,199 @@
+//! Wire to canonical.
+
+use std::borrow::Cow;
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::block::{ImageBlock, ImageSource};
+use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
+use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
+use gristmill_schemas::message::{ContentBlock, Role};
+
+use super::super::adapter::Unreadable;
+use super::super::place::Place;
+use super::super::read::{ReadWarningKind, Reader};
+use super::message_place;
+
+/// The media type of an image of which only the address is known.
+const ASSUMED_IMAGE_TYPE: &str = "image/png";
+
+pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+    let messages = body.get("messages").and_then(Json::as_array).ok_or(Unreadable("no list of messages".into()))?;
+    if let Some(system) = body.get("system").filter(|system| !system.is_null()) {
+        reader.unit(Place::member("system"));
+        let blocks = blocks(system, reader);
+        reader.push(Role::System, blocks);
+    }
+    for (index, message) in messages.iter().enumerate() {
+        reader.unit(Place::item("messages", index));
+        request_message(message, reader);
+    }
+    Ok(Request {
+        model: text(body, "model"),
+        tools: body
+            .get("tools")
+            .and_then(Json::as_array)
+            .unwrap_or_default()
+            .iter()
+            .map(|json| tool(json, reader))
+            .collect(),
+        max_output_tokens: body.get("max_tokens").and_then(Json::as_u64),
+        stop_sequences: strings(body.get("stop_sequences")),
+        temperature: body.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
+        stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
+        ..Request::default()
+    })
+}
+
+fn request_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
+    let role = message.get("role").and_then(Json::as_str).unwrap_or_default();
+    let content = message.get("content").unwrap_or(&Json::Null);
+    match role {
+        "user" => user_message(content, reader),
+        "assistant" => {
+            let blocks = or_empty_text(blocks(content, reader));
+            reader.push(Role::Assistant, blocks);
+        }
+        "system" => {
+            let blocks = blocks(content, reader);
+            reader.push(Role::System, blocks);
+        }
+        _ => reader.warn(ReadWarningKind::UnknownRole(role.to_owned())),
+    }
+}
+
+/// Tool results become messages of their own, before what the user says.
+fn user_message<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
+    let is_result = |block: &&Json| block.get("type").and_then(Json::as_str) == Some("tool_result");
+    let items = content.as_array().unwrap_or_default();
+    let mut results = 0;
+    for item in items.iter().filter(is_result) {
+        let result = tool_result(item, reader);
+        reader.push(Role::Tool, vec![result]);
+        results += 1;
+    }
+    let said = match content {
+        Json::Array(items) => items.iter().filter(|item| !is_result(item)).map(|item| block(item, reader)).collect(),
+        content => blocks(content, reader),
+    };
+    if results == 0 || !said.is_empty() {
+        reader.push(Role::User, or_empty_text(said));
+    }
+}
+
+/// The blocks of a content that may be a string, a list or nothing.
+fn blocks<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+    match content {
+        Json::String(text) => vec![ContentBlock::text(&**text)],
+        Json::Array(items) => items.iter().map(|item| block(item, reader)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
+    if blocks.is_empty() { vec![ContentBlock::text("")] } else { blocks }
+}
+
+fn block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+    known_block(json, reader).unwrap_or_else(|| reader.unknown(json))
+}
+
+fn known_block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
+    Some(match json.get("type")?.as_str()? {
+        "text" => ContentBlock::Text(text(json, "text")?),
+        "image" => ContentBlock::Image(image(json.get("source")?)?),
+        "tool_use" => {
+            let id = json.get("id").and_then(Json::as_str);
+            let input = tool_input(json.get("input"), id, reader);
+            reader.tool_use(id, text(json, "name")?, input)
+        }
+        "thinking" => ContentBlock::Thinking { text: text(json, "thinking")?, signature: text(json, "signature") },
+        "redacted_thinking" => ContentBlock::RedactedThinking { data: text(json, "data")? },
+        _ => return None,
+    })
+}
+
+fn tool_input<'j>(input: Option<&'j Json<'j>>, id: Option<&str>, reader: &mut Reader<'_, 'j>) -> Object<'j> {
+    match input {
+        Some(Json::Object(object)) => object.reborrow(),
+        None => Object::new(),
+        Some(_) => {
+            reader.warn(ReadWarningKind::ArgumentsNotAnObject(id.unwrap_or_default().to_owned()));
+            Object::new()
+        }
+    }
+}
+
+fn tool_result<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+    let content = json.get("content").map_or_else(Vec::new, |content| blocks(content, reader));
+    let is_error = json.get("is_error").and_then(Json::as_bool).unwrap_or(false);
+    reader.tool_result(json.get("tool_use_id").and_then(Json::as_str), None, content, is_error)
+}
+
+fn image<'j>(source: &'j Json<'j>) -> Option<ImageBlock<'j>> {
+    Some(match source.get("type")?.as_str()? {
+        "base64" => {
+            ImageBlock { source: ImageSource::Base64(text(source, "data")?), media_type: text(source, "media_type")? }
+        }
+        "url" => {
+            ImageBlock { source: ImageSource::Url(text(source, "url")?), media_type: Cow::Borrowed(ASSUMED_IMAGE_TYPE) }
+        }
+        _ => return None,
+    })
+}
+
+fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
+    let custom = json.get("type").is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"));
+    match (text(json, "name"), json.get("input_schema")) {
+        (Some(name), Some(Json::Object(schema))) if custom => RequestTool::Defined(ToolDefinition {
+            name,
+            description: text(json, "description").unwrap_or_default(),
+            input_schema: schema.reborrow(),
+            side_effects: SideEffects::None,
+            requires_workspace: false,
+        }),
+        _ => RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() },
+    }
+}
+
+pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+    let content = body.get("content").and_then(Json::as_array).ok_or(Unreadable("no list of content".into()))?;
+    let content = content.iter().map(|item| block(item, reader)).collect();
+    let stop_reason = body.get("stop_reason").and_then(Json::as_str).map(self::stop_reason);
+    reader.choice(message_place(), content, stop_reason);
+    Ok(Response {
+        id: text(body, "id"),
+        created_at: None,
+        model: text(body, "model"),
+        choices: Vec::new(),
+        usage: body.get("usage").filter(|usage| !usage.is_null()).map(usage),
+        provider_raw: None,
+    })
+}
+
+/// Reasons that aren't ours end the turn (§9.2).
+pub(super) fn stop_reason(reason: &str) -> StopReason {
+    match reason {
+        "max_tokens" => StopReason::MaxTokens,
+        "stop_sequence" => StopReason::StopSequence,
+        "tool_use" => StopReason::ToolUse,
+        _ => StopReason::EndTurn,
+    }
+}
+
+pub(super) fn usage(json: &Json) -> TokenUsage {
+    let count = |key| json.get(key).and_then(Json::as_u64).unwrap_or(0);
+    TokenUsage {
+        input_tokens: count("input_tokens"),
+        output_tokens: count("output_tokens"),
+        cached_input_tokens: count("cache_read_input_tokens"),
+        cache_creation_input_tokens: count("cache_creation_input_tokens"),
+    }
+}
+
+fn text<'j>(json: &'j Json<'j>, key: &str) -> Option<Cow<'j, str>> {
+    json.get(key).and_then(Json::as_str).map(Cow::Borrowed)
+}
+
+fn strings<'j>(json: Option<&'j Json<'j>>) -> Vec<Cow<'j, str>> {
+    json.and_then(Json::as_array).unwrap_or_default().iter().filter_map(Json::as_str).map(Cow::Borrowed).collect()
+}

@@ -1,0 +1,286 @@
+//! Streams: folded to the finished message, and followed event by event.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::ContentBlock;
+use gristmill_schemas::message::block::{Origin, UnknownBlock};
+use gristmill_schemas::message::request::StopReason;
+use gristmill_schemas::message::stream::Assembler;
+
+use super::super::adapter::{Folded, Follower};
+use super::super::framing::Frame;
+use super::read;
+
+/// Events without data of their own.
+const EMPTY_EVENTS: [&str; 1] = ["ping"];
+
+pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
+    let mut fold = Fold::default();
+    for frame in frames {
+        fold.event(frame.data);
+    }
+    fold.finish()
+}
+
+/// A message being put together.
+#[derive(Default)]
+struct Fold<'f> {
+    message: Object<'f>,
+    blocks: BTreeMap<u64, Block<'f>>,
+    complete: bool,
+    error: Option<Json<'f>>,
+}
+
+struct Block<'f> {
+    block: Object<'f>,
+    /// The input of a call, as text; `None` until a piece of it came.
+    input: Option<String>,
+}
+
+impl<'f> Fold<'f> {
+    fn event(&mut self, event: Json<'f>) {
+        let Json::Object(mut event) = event else { return };
+        let kind = event.remove("type");
+        let kind = kind.as_ref().and_then(Json::as_str).unwrap_or_default();
+        match kind {
+            "message_start" => self.start(event),
+            "content_block_start" => self.block_start(event),
+            "content_block_delta" => self.block_delta(event),
+            "content_block_stop" => {}
+            "message_delta" => self.message_delta(event),
+            "message_stop" => {
+                self.complete = true;
+                merge(&mut self.message, event);
+            }
+            "error" => self.error = event.remove("error"),
+            _ if EMPTY_EVENTS.contains(&kind) => {}
+            // What is unknown is kept where it can be found.
+            _ => merge(&mut self.message, event),
+        }
+    }
+
+    /// The first start counts; what a second one adds is new members.
+    fn start(&mut self, mut event: Object<'f>) {
+        if let Some(Json::Object(message)) = event.remove("message") {
+            for (key, value) in message {
+                if !self.message.contains_key(&key) {
+                    self.message.insert(key, value);
+                }
+            }
+        }
+        merge(&mut self.message, event);
+    }
+
+    fn block_start(&mut self, mut event: Object<'f>) {
+        let index = self.index(&event).unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
+        if let Some(Json::Object(block)) = event.remove("content_block") {
+            self.blocks.insert(index, Block { block, input: None });
+        }
+    }
+
+    fn block_delta(&mut self, mut event: Object<'f>) {
+        let index = self.index(&event).or_else(|| self.blocks.keys().next_back().copied());
+        let Some(Json::Object(mut delta)) = event.remove("delta") else { return };
+        let kind = delta.remove("type");
+        let block = self.blocks.entry(index.unwrap_or(0));
+        let block = block.or_insert_with(|| Block { block: Object::new(), input: None });
+        match kind.as_ref().and_then(Json::as_str) {
+            Some("input_json_delta") => {
+                let piece = delta.remove("partial_json");
+                let piece = piece.as_ref().and_then(Json::as_str).unwrap_or_default();
+                block.input.get_or_insert_default().push_str(piece);
+            }
+            Some("citations_delta") => {
+                let citation = delta.remove("citation").unwrap_or_default();
+                match block.block.get_mut("citations") {
+                    Some(Json::Array(citations)) => citations.push(citation),
+                    _ => _ = block.block.insert("citations", vec![citation]),
+                }
+            }
+            // Every other delta adds to the members that it names.
+            _ => delta.into_iter().for_each(|(key, value)| append(&mut block.block, key, value)),
+        }
+    }
+
+    fn message_delta(&mut self, mut event: Object<'f>) {
+        if let Some(Json::Object(delta)) = event.remove("delta") {
+            merge(&mut self.message, delta);
+        }
+        if let Some(Json::Object(usage)) = event.remove("usage") {
+            // Counts replace those of the start; they don't add.
+            match self.message.get_mut("usage") {
+                Some(Json::Object(known)) => merge(known, usage),
+                _ => _ = self.message.insert("usage", usage),
+            }
+        }
+        merge(&mut self.message, event);
+    }
+
+    fn index(&self, event: &Object) -> Option<u64> {
+        event.get("index").and_then(Json::as_u64)
+    }
+
+    fn finish(mut self) -> Folded<'f> {
+        let blocks = self.blocks.into_values().map(Block::finish).collect::<Vec<_>>();
+        let body = match (&self.error, self.message.is_empty() && blocks.is_empty()) {
+            (Some(error), true) => {
+                let members = [("type", Json::from("error")), ("error", error.clone())];
+                Json::Object(members.into_iter().collect())
+            }
+            _ => {
+                match self.message.get_mut("content") {
+                    Some(Json::Array(content)) => content.extend(blocks),
+                    _ => _ = self.message.insert("content", blocks),
+                }
+                Json::Object(self.message)
+            }
+        };
+        Folded { body, complete: self.complete, error: self.error }
+    }
+}
+
+impl<'f> Block<'f> {
+    fn finish(mut self) -> Json<'f> {
+        if let Some(text) = self.input.filter(|text| !text.is_empty()) {
+            match Json::parse(text.as_bytes()) {
+                Ok(input) => _ = self.block.insert("input", input.into_owned()),
+                // Cut short or broken: what came is kept beside the empty input.
+                Err(_) => _ = self.block.insert("partial_json", text),
+            }
+        }
+        Json::Object(self.block)
+    }
+}
+
+fn merge<'f>(into: &mut Object<'f>, members: Object<'f>) {
+    for (key, value) in members {
+        into.insert(key, value);
+    }
+}
+
+/// Texts grow, lists grow, everything else is replaced.
+fn append<'f>(block: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
+    match (block.get_mut(&key), value) {
+        (Some(Json::String(text)), Json::String(piece)) => text.to_mut().push_str(&piece),
+        (Some(Json::Array(items)), Json::Array(more)) => items.extend(more),
+        (_, value) => _ = block.insert(key, value),
+    }
+}
+
+/// Follows a stream.
+#[derive(Default)]
+pub(super) struct Events {
+    /// Where the provider's blocks are among ours.
+    blocks: BTreeMap<u64, usize>,
+    open: Option<u64>,
+    usage: Object<'static>,
+    stop_reason: Option<StopReason>,
+    failed: bool,
+}
+
+impl Follower for Events {
+    fn event(&mut self, data: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) {
+        match data.get("type").and_then(Json::as_str).unwrap_or_default() {
+            "message_start" => self.take_usage(data.get("message").and_then(|message| message.get("usage"))),
+            "content_block_start" => {
+                let index = data.get("index").and_then(Json::as_u64);
+                let index = index.unwrap_or_else(|| self.blocks.keys().next_back().map_or(0, |last| last + 1));
+                if let Some(block) = data.get("content_block") {
+                    self.blocks.insert(index, begin(block, assembler, call_id));
+                    self.open = Some(index);
+                }
+            }
+            "content_block_delta" => {
+                if let (Some(at), Some(delta)) = (self.block(data), data.get("delta")) {
+                    piece(delta, at, assembler);
+                }
+            }
+            "content_block_stop" => {
+                if let Some(at) = self.block(data) {
+                    assembler.end(at);
+                    self.open = None;
+                }
+            }
+            "message_delta" => {
+                let reason = data.get("delta").and_then(|delta| delta.get("stop_reason")).and_then(Json::as_str);
+                self.stop_reason = reason.map(read::stop_reason).or(self.stop_reason);
+                self.take_usage(data.get("usage"));
+            }
+            "message_stop" => self.finish(assembler),
+            "error" => {
+                self.failed = true;
+                self.finish(assembler);
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, assembler: &mut Assembler) {
+        if assembler.is_complete() {
+            return;
+        }
+        if let Some(at) = self.open.take().and_then(|open| self.blocks.get(&open)) {
+            assembler.end(*at);
+        }
+        let reason = self.stop_reason.filter(|_| !self.failed).unwrap_or(StopReason::Error);
+        assembler.complete(reason, read::usage(&Json::Object(std::mem::take(&mut self.usage))));
+    }
+}
+
+impl Events {
+    /// Counts that come later replace those that came first.
+    fn take_usage(&mut self, usage: Option<&Json>) {
+        for (key, value) in usage.and_then(Json::as_object).into_iter().flat_map(Object::iter) {
+            self.usage.insert(key.to_owned(), value.clone().into_owned());
+        }
+    }
+
+    fn block(&self, data: &Json) -> Option<usize> {
+        let index = data.get("index").and_then(Json::as_u64).or(self.open)?;
+        self.blocks.get(&index).copied()
+    }
+}
+
+fn begin(block: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) -> usize {
+    let text = |key| block.get(key).and_then(Json::as_str).unwrap_or_default();
+    match text("type") {
+        "text" => {
+            let at = assembler.begin_text();
+            assembler.piece(at, text("text"));
+            at
+        }
+        "thinking" => {
+            let at = assembler.begin_thinking();
+            assembler.piece(at, text("thinking"));
+            assembler.sign(at, text("signature"));
+            at
+        }
+        "redacted_thinking" => {
+            assembler.whole(ContentBlock::RedactedThinking { data: Cow::Owned(text("data").to_owned()) })
+        }
+        "tool_use" => {
+            let at = assembler.begin_tool(call_id(block.get("id").and_then(Json::as_str)), text("name"));
+            if let Some(input) = block.get("input").and_then(Json::as_object) {
+                assembler.input(at, input.clone().into_owned());
+            }
+            at
+        }
+        _ => {
+            let origin = Origin::Wire(Cow::Borrowed(super::MESSAGES.key));
+            assembler.whole(ContentBlock::Unknown(UnknownBlock { origin, json: block.clone().into_owned() }))
+        }
+    }
+}
+
+fn piece(delta: &Json, at: usize, assembler: &mut Assembler) {
+    let text = |key| delta.get(key).and_then(Json::as_str).unwrap_or_default();
+    match text("type") {
+        "text_delta" => assembler.piece(at, text("text")),
+        "thinking_delta" => assembler.piece(at, text("thinking")),
+        "input_json_delta" => assembler.piece(at, text("partial_json")),
+        "signature_delta" => assembler.sign(at, text("signature")),
+        _ => {}
+    }
+}

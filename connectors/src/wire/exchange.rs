@@ -1,0 +1,139 @@
+//! One recorded request and its response, as a line of exchange JSONL holds them.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::Timestamp;
+
+use super::framing::{Frames, aws, ndjson, sse};
+
+/// One exchange; borrows from its line.
+#[derive(Debug, Clone)]
+pub struct Exchange<'a> {
+    /// Its id.
+    pub id: Cow<'a, str>,
+    /// The provider's key.
+    pub provider: Cow<'a, str>,
+    /// The endpoint.
+    pub endpoint: Cow<'a, str>,
+    /// The path of the address; some providers put the model there.
+    pub url_path: Cow<'a, str>,
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// When it was recorded.
+    pub recorded_at: Option<Timestamp>,
+    /// The `Date` header of the response.
+    pub date: Option<Timestamp>,
+    /// The request body, if it is JSON.
+    pub request: Option<&'a Json<'a>>,
+    /// The response.
+    pub response: ResponseBody<'a>,
+}
+
+/// The body of a response.
+#[derive(Debug, Clone)]
+pub enum ResponseBody<'a> {
+    /// There is none, or it isn't JSON.
+    None,
+    /// One JSON value.
+    Json(&'a Json<'a>),
+    /// Events.
+    Stream(Stream<'a>),
+}
+
+/// The events of a response, as they were recorded.
+#[derive(Debug, Clone)]
+pub enum Stream<'a> {
+    /// Server-sent events.
+    Sse(&'a str),
+    /// One event's data per line.
+    Lines(&'a str),
+    /// Frames of an AWS event stream, one per line.
+    AwsLines(&'a str),
+    /// The bytes of an AWS event stream.
+    AwsBytes(Vec<u8>),
+}
+
+impl<'a> Exchange<'a> {
+    /// Reads one line's JSON; `None` if it names no provider.
+    pub fn from_json(json: &'a Json<'a>) -> Option<Self> {
+        let text = |key| json.get(key).and_then(Json::as_str);
+        let present = |key| json.get(key).filter(|value| !value.is_null());
+        let date = present("response_headers").and_then(|headers| headers.get("date")).and_then(Json::as_str);
+        Some(Exchange {
+            id: text("id").unwrap_or_default().into(),
+            provider: text("provider")?.into(),
+            endpoint: text("endpoint").unwrap_or_default().into(),
+            url_path: text("url_path").unwrap_or_default().into(),
+            status: present("status").and_then(status),
+            recorded_at: text("recorded_at").and_then(Timestamp::parse),
+            date: date.and_then(Timestamp::parse_http_date),
+            request: present("request").filter(|request| request.as_str().is_none()),
+            response: response(json),
+        })
+    }
+
+    /// The time of the exchange: when it was recorded, what the response says, the `Date` header, else `fallback` (the
+    /// modification time of the file).
+    pub fn time(&self, response_created: Option<Timestamp>, fallback: Timestamp) -> Timestamp {
+        self.recorded_at.or(response_created).or(self.date).unwrap_or(fallback)
+    }
+}
+
+/// `200` or `"200 OK"`.
+fn status(json: &Json) -> Option<u16> {
+    match json {
+        Json::String(text) => text.split(' ').next()?.parse().ok(),
+        other => u16::try_from(other.as_u64()?).ok(),
+    }
+}
+
+fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
+    let text = |key| json.get(key).and_then(Json::as_str);
+    if let Some(body) = json.get("response").filter(|body| !body.is_null()) {
+        return ResponseBody::Json(body);
+    }
+    if let Some(bytes) = text("response_b64").and_then(|encoded| STANDARD.decode(encoded).ok()) {
+        return ResponseBody::Stream(Stream::AwsBytes(bytes));
+    }
+    let Some(stream) = text("response_sse") else { return ResponseBody::None };
+    ResponseBody::Stream(match text("framing") {
+        Some("aws-eventstream") => Stream::AwsLines(stream),
+        Some("ndjson" | "chunks-jsonl") => Stream::Lines(stream),
+        Some("sse") => Stream::Sse(stream),
+        _ if stream.trim_start().starts_with('{') => Stream::Lines(stream),
+        _ => Stream::Sse(stream),
+    })
+}
+
+impl Stream<'_> {
+    /// The frames.
+    pub fn frames(&self) -> Frames<'_> {
+        match self {
+            Stream::Sse(text) => sse::frames(text),
+            Stream::Lines(text) => ndjson::frames(text),
+            Stream::AwsLines(text) => ndjson::recorded_aws_frames(text),
+            Stream::AwsBytes(bytes) => aws::frames(bytes).0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_whatever_its_framing() {
+        let line = r#"{"provider":"p","endpoint":"e","status":"200 OK","recorded_at":null,"response_headers":{"date":"Fri, 08 May 2026 12:00:00 GMT"},"framing":"sse","request":"text","response":null,"response_sse":"data: 1\n\n"}"#;
+        let json = Json::parse(line.as_bytes()).unwrap();
+        let exchange = Exchange::from_json(&json).unwrap();
+        assert_eq!((exchange.status, exchange.request.is_none()), (Some(200), true));
+        let ResponseBody::Stream(stream) = &exchange.response else { panic!("no stream") };
+        assert_eq!(stream.frames().frames.len(), 1);
+        let (zero, later) = (Timestamp::from_micros(0), Timestamp::from_seconds(5));
+        assert_eq!(exchange.time(None, zero), Timestamp::parse("2026-05-08T12:00:00Z").unwrap());
+        assert_eq!(exchange.time(Some(later), zero), later);
+    }
+}

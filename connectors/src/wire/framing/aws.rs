@@ -1,0 +1,212 @@
+//! AWS event stream (`application/vnd.amazon.eventstream`): frames with headers, a payload and two checksums.
+//!
+//! ```text
+//! u32 total length | u32 length of headers | u32 CRC of those | headers | payload | u32 CRC of all before
+//! header: u8 length of name, name, u8 type, value
+//! ```
+//! All numbers are big-endian; the CRC is CRC-32 as in gzip.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use gristmill_schemas::json::Json;
+
+use super::{Frame, Frames};
+
+/// The header that names an event.
+pub const EVENT_TYPE: &str = ":event-type";
+/// The header that names an exception.
+pub const EXCEPTION_TYPE: &str = ":exception-type";
+
+/// The longest frame that AWS sends, in bytes.
+pub const FRAME_LIMIT_BYTES: usize = 16 << 20;
+const PRELUDE_BYTES: usize = 12;
+const CRC_BYTES: usize = 4;
+
+/// A frame that isn't one, with its offset.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("event stream frame at byte {offset}: {fault}")]
+pub struct FrameError {
+    /// Where the frame begins, in bytes.
+    pub offset: usize,
+    /// What is wrong with it.
+    pub fault: FrameFault,
+}
+
+/// What can be wrong with a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FrameFault {
+    /// The stream ends within it.
+    #[error("cut off")]
+    Cut,
+    /// Its lengths contradict each other or are beyond the limit.
+    #[error("impossible length")]
+    Length,
+    /// The checksum of the prelude is wrong.
+    #[error("wrong checksum of the prelude")]
+    PreludeChecksum,
+    /// The checksum of the frame is wrong.
+    #[error("wrong checksum")]
+    Checksum,
+    /// A header can't be read.
+    #[error("malformed header")]
+    Header,
+    /// The payload isn't JSON.
+    #[error("payload is not JSON")]
+    Payload,
+}
+
+/// The frames of `bytes`, and the fault at which reading stopped, if it did: what came before a cut still counts.
+pub fn frames(bytes: &[u8]) -> (Frames<'static>, Option<FrameError>) {
+    let mut frames = Frames::default();
+    let mut offset = 0;
+    while offset < bytes.len() {
+        match frame(&bytes[offset..]) {
+            Ok((frame, length)) => {
+                frames.frames.push(frame);
+                offset += length;
+            }
+            Err(fault) => return (frames, Some(FrameError { offset, fault })),
+        }
+    }
+    (frames, None)
+}
+
+fn frame(bytes: &[u8]) -> Result<(Frame<'static>, usize), FrameFault> {
+    let prelude = bytes.get(..PRELUDE_BYTES).ok_or(FrameFault::Cut)?;
+    let (total, headers) = (number(prelude, 0) as usize, number(prelude, 4) as usize);
+    if crc32fast::hash(&prelude[..8]) != number(prelude, 8) {
+        return Err(FrameFault::PreludeChecksum);
+    }
+    let overhead = PRELUDE_BYTES + CRC_BYTES;
+    if total > FRAME_LIMIT_BYTES || total.checked_sub(overhead).is_none_or(|room| headers > room) {
+        return Err(FrameFault::Length);
+    }
+    let whole = bytes.get(..total).ok_or(FrameFault::Cut)?;
+    let (body, checksum) = whole.split_at(total - CRC_BYTES);
+    if crc32fast::hash(body) != number(checksum, 0) {
+        return Err(FrameFault::Checksum);
+    }
+    let (headers, payload) = body[PRELUDE_BYTES..].split_at(headers);
+    let event = event_name(headers)?;
+    let payload = if payload.is_empty() { Ok(Json::Null) } else { Json::parse(payload).map(Json::into_owned) };
+    let payload = payload.map_err(|_| FrameFault::Payload)?;
+    Ok((Frame { event: event.map(Cow::Owned), data: unwrapped(payload) }, total))
+}
+
+/// The event's or exception's name among the headers.
+fn event_name(mut headers: &[u8]) -> Result<Option<String>, FrameFault> {
+    let mut name = None;
+    while let Some((&length, rest)) = headers.split_first() {
+        let (key, rest) = rest.split_at_checked(length.into()).ok_or(FrameFault::Header)?;
+        let (&kind, rest) = rest.split_first().ok_or(FrameFault::Header)?;
+        let (value, rest) = header_value(kind, rest).ok_or(FrameFault::Header)?;
+        if key == EVENT_TYPE.as_bytes() || key == EXCEPTION_TYPE.as_bytes() {
+            name = Some(String::from_utf8(value.to_vec()).map_err(|_| FrameFault::Header)?);
+        }
+        headers = rest;
+    }
+    Ok(name)
+}
+
+/// The bytes of a header's value by its type, and what follows it.
+fn header_value(kind: u8, rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let fixed = match kind {
+        // true, false
+        0 | 1 => 0,
+        // byte, short, integer, long, timestamp, uuid
+        2 => 1,
+        3 => 2,
+        4 => 4,
+        5 | 8 => 8,
+        9 => 16,
+        // bytes, string
+        6 | 7 => {
+            let (length, rest) = rest.split_at_checked(2)?;
+            return rest.split_at_checked(u16::from_be_bytes([length[0], length[1]]).into());
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(fixed)
+}
+
+/// The big-endian number at `at`; `bytes` is long enough.
+fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().fold(0, |number, &byte| number << 8 | u32::from(byte))
+}
+
+/// Bedrock's InvokeModel wraps the model's own events in base64: the event inside, or the payload as it is.
+pub(super) fn unwrapped(payload: Json<'_>) -> Json<'_> {
+    let inner = payload.get("bytes").and_then(Json::as_str).and_then(|text| STANDARD.decode(text).ok());
+    match inner.as_deref().and_then(|bytes| Json::parse(bytes).ok().map(Json::into_owned)) {
+        Some(event) => event,
+        None => payload,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame as AWS would send it.
+    fn encode(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
+        let mut encoded = Vec::new();
+        for (name, value) in headers {
+            encoded.push(name.len() as u8);
+            encoded.extend(name.as_bytes());
+            encoded.push(7);
+            encoded.extend((value.len() as u16).to_be_bytes());
+            encoded.extend(value.as_bytes());
+        }
+        let total = PRELUDE_BYTES + encoded.len() + payload.len() + CRC_BYTES;
+        let mut frame = (total as u32).to_be_bytes().to_vec();
+        frame.extend((encoded.len() as u32).to_be_bytes());
+        frame.extend(crc32fast::hash(&frame).to_be_bytes());
+        frame.extend(encoded);
+        frame.extend(payload);
+        frame.extend(crc32fast::hash(&frame).to_be_bytes());
+        frame
+    }
+
+    #[test]
+    fn frames_are_read_with_their_names() {
+        let mut bytes = encode(&[(":message-type", "event"), (EVENT_TYPE, "messageStart")], br#"{"role":"assistant"}"#);
+        bytes.extend(encode(&[(EXCEPTION_TYPE, "throttled")], b""));
+        bytes.extend(encode(&[(EVENT_TYPE, "chunk")], br#"{"bytes":"eyJ0eXBlIjoicGluZyJ9"}"#));
+        let (frames, fault) = frames(&bytes);
+        assert_eq!(fault, None);
+        let told: Vec<_> =
+            frames.frames.iter().map(|frame| format!("{}:{}", frame.event.as_deref().unwrap(), frame.data)).collect();
+        assert_eq!(told, [r#"messageStart:{"role":"assistant"}"#, "throttled:null", r#"chunk:{"type":"ping"}"#]);
+    }
+
+    #[test]
+    fn every_damage_is_named_and_what_came_before_it_counts() {
+        let good = encode(&[(EVENT_TYPE, "a")], b"{}");
+        for (at, fault) in [
+            (3, FrameFault::PreludeChecksum),
+            (good.len() - 1, FrameFault::Checksum),
+            (good.len() - 6, FrameFault::Checksum),
+        ] {
+            let mut bytes = good.clone();
+            bytes.extend(&good);
+            bytes[good.len() + at] ^= 1;
+            let (read, error) = frames(&bytes);
+            assert_eq!((read.frames.len(), error), (1, Some(FrameError { offset: good.len(), fault })));
+        }
+        let (_, cut) = frames(&good[..good.len() - 1]);
+        assert_eq!(cut.map(|error| error.fault), Some(FrameFault::Cut));
+        assert_eq!(frames(&good[..5]).1.map(|error| error.fault), Some(FrameFault::Cut));
+    }
+
+    #[test]
+    fn lengths_are_checked_before_they_are_believed() {
+        for (total, headers) in [(u32::MAX, 0), (15, 0), (16, 1), (FRAME_LIMIT_BYTES as u32 + 1, 0)] {
+            let mut bytes = total.to_be_bytes().to_vec();
+            bytes.extend(u32::to_be_bytes(headers));
+            bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+            assert_eq!(frames(&bytes).1.map(|error| error.fault), Some(FrameFault::Length));
+        }
+    }
+}

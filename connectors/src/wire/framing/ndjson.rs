@@ -1,0 +1,42 @@
+//! One JSON value per line.
+
+use std::borrow::Cow;
+
+use gristmill_schemas::json::Json;
+
+use super::{Frames, aws};
+
+/// The frames of `text`; blank lines are skipped.
+pub fn frames(text: &str) -> Frames<'_> {
+    let mut frames = Frames::default();
+    for line in text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty()) {
+        frames.push(None, Cow::Borrowed(line));
+    }
+    frames
+}
+
+/// The frames of an AWS event stream that a recorder wrote down as `{"headers": …, "payload": …}` per line.
+pub fn recorded_aws_frames(text: &str) -> Frames<'_> {
+    let mut recorded = frames(text);
+    for frame in &mut recorded.frames {
+        let Some(object) = frame.data.as_object_mut() else { continue };
+        let (Some(headers), Some(payload)) = (object.get("headers"), object.get("payload")) else { continue };
+        let name = [aws::EVENT_TYPE, aws::EXCEPTION_TYPE].iter().find_map(|header| headers.get(header));
+        let event = name.and_then(Json::as_str).map(|name| Cow::Owned(name.to_owned()));
+        frame.data = aws::unwrapped(payload.clone());
+        frame.event = event;
+    }
+    recorded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_lines_and_foreign_line_ends_are_no_frames() {
+        let frames = frames("{\"a\":1}\r\n\n  [2]\nnot json\n");
+        assert_eq!(frames.frames.len(), 2);
+        assert_eq!(frames.unreadable, [(2, "not json".into())]);
+    }
+}

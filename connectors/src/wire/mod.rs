@@ -1,0 +1,44 @@
+//! Provider wire formats: a provider's requests, responses, streams and errors to canonical messages and back.
+//!
+//! ```text
+//!                 read                               write
+//!   wire JSON ───────────▶ canonical messages ───────────────▶ wire JSON
+//!        │                       │    ▲                            ▲
+//!        └── minus projection ──▶ provider_raw ── residual ────────┘
+//! ```
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`adapter`] | what must a provider's adapter do? The contract, in prose. |
+//! | [`transfer`] | how is the round trip lossless, whatever the adapter forgets? |
+//! | [`read`], [`write`] | what the frame does for an adapter: ids, positions, warnings; units, drops |
+//! | [`residual`], [`place`], [`raw`] | the difference, where in the wire it belongs, how it travels |
+//! | [`usual`] | what every answer of an endpoint carries, so that no residual has to |
+//! | [`anthropic`], [`openai_chat`], [`openrouter`] | one provider dialect each |
+//! | [`dialect`] | which adapter speaks for which endpoint? |
+//! | [`framing`] | bytes of a stream to its events: SSE, NDJSON, AWS event stream |
+//! | [`error`] | what kind of failure is this, and is it worth another try? |
+//! | [`gateway`] | strict translation of what clients send and receive |
+//! | [`exchange`], [`round_trip`] | one recorded request and response, and whether they survive the round trip |
+//!
+//! Invariants: an adapter does no I/O but through [`write::Workspace`], holds no state, mints no ids; nothing outside its
+//! own file knows a provider's field names; adding a provider adds one file and one line in [`dialect`].
+
+pub mod adapter;
+pub mod anthropic;
+pub mod dialect;
+pub mod error;
+pub mod exchange;
+pub mod framing;
+pub mod gateway;
+pub mod image;
+pub mod openai_chat;
+pub mod openrouter;
+pub mod place;
+pub mod raw;
+pub mod read;
+pub mod residual;
+pub mod round_trip;
+pub mod transfer;
+pub mod usual;
+pub mod write;

@@ -1,0 +1,234 @@
+//! Streams, folded to the finished completion.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use gristmill_schemas::json::{Json, Object};
+
+use super::super::adapter::Folded;
+use super::super::framing::Frame;
+
+/// Members of chunks that carry nothing: padding against eavesdroppers who measure lengths.
+const PADDING: [&str; 2] = ["obfuscation", "p"];
+/// Texts of a message that grow piece by piece.
+const GROWING: [&str; 4] = ["content", "refusal", "reasoning", "reasoning_content"];
+
+pub(super) fn fold<'f>(frames: Vec<Frame<'f>>, numbered_calls: bool) -> Folded<'f> {
+    let mut fold = Fold { numbered_calls, ..Fold::default() };
+    for frame in frames {
+        if let Json::Object(chunk) = frame.data {
+            fold.chunk(chunk);
+        }
+    }
+    fold.finish()
+}
+
+/// A completion being put together.
+#[derive(Default)]
+struct Fold<'f> {
+    body: Object<'f>,
+    choices: BTreeMap<u64, Choice<'f>>,
+    numbered_calls: bool,
+}
+
+#[derive(Default)]
+struct Choice<'f> {
+    members: Object<'f>,
+    message: Object<'f>,
+    calls: Vec<Call<'f>>,
+}
+
+struct Call<'f> {
+    index: Option<u64>,
+    call: Object<'f>,
+}
+
+impl<'f> Fold<'f> {
+    fn chunk(&mut self, chunk: Object<'f>) {
+        for (key, value) in chunk {
+            match (&*key, value) {
+                ("choices", Json::Array(choices)) => {
+                    for (position, choice) in choices.into_iter().enumerate() {
+                        if let Json::Object(choice) = choice {
+                            self.choice(position as u64, choice);
+                        }
+                    }
+                }
+                ("object", _) => _ = self.body.insert("object", "chat.completion"),
+                (key, _) if PADDING.contains(&key) => {}
+                (_, value) => settle(&mut self.body, key, value),
+            }
+        }
+    }
+
+    fn choice(&mut self, position: u64, mut choice: Object<'f>) {
+        let index = choice.get("index").and_then(Json::as_u64).unwrap_or(position);
+        let target = self.choices.entry(index).or_default();
+        let delta = choice.remove("delta");
+        if delta.is_some() {
+            // Some endpoints repeat the whole message beside each piece.
+            choice.remove("message");
+        }
+        if let Some(Json::Object(delta)) = delta {
+            target.delta(delta);
+        }
+        for (key, value) in choice {
+            match (&*key, target.members.get_mut(&key), value) {
+                ("logprobs", Some(Json::Object(known)), Json::Object(more)) => extend_lists(known, more),
+                (_, _, value) => settle(&mut target.members, key, value),
+            }
+        }
+    }
+
+    fn finish(mut self) -> Folded<'f> {
+        let error = self.body.get("error").filter(|error| !error.is_null()).cloned();
+        let finished = |choice: &Choice| choice.members.get("finish_reason").is_some_and(|reason| !reason.is_null());
+        let complete = error.is_none() && !self.choices.is_empty() && self.choices.values().all(finished);
+        if error.is_none() || !self.choices.is_empty() {
+            let numbered = self.numbered_calls;
+            let choices = self.choices.into_iter().map(|(index, choice)| choice.finish(index, numbered));
+            self.body.insert("choices", choices.collect::<Vec<_>>());
+        }
+        Folded { body: Json::Object(self.body), complete, error }
+    }
+}
+
+impl<'f> Choice<'f> {
+    fn delta(&mut self, delta: Object<'f>) {
+        for (key, value) in delta {
+            match (&*key, value) {
+                ("tool_calls", Json::Array(calls)) => calls.into_iter().for_each(|call| self.call(call)),
+                ("tool_calls", Json::Null) => {}
+                ("function_call", Json::Object(function)) => match self.message.get_mut("function_call") {
+                    Some(Json::Object(known)) => grow_function(known, function),
+                    _ => _ = self.message.insert("function_call", function),
+                },
+                ("reasoning_details", Json::Array(details)) => self.reasoning_details(details),
+                ("audio", Json::Object(audio)) => match self.message.get_mut("audio") {
+                    Some(Json::Object(known)) => grow(known, audio, &["data", "transcript"]),
+                    _ => _ = self.message.insert("audio", audio),
+                },
+                (name, value) if GROWING.contains(&name) => append(&mut self.message, key, value),
+                (_, Json::Array(more)) => match self.message.get_mut(&key) {
+                    Some(Json::Array(items)) => items.extend(more),
+                    _ => _ = self.message.insert(key, more),
+                },
+                (_, value) => settle(&mut self.message, key, value),
+            }
+        }
+    }
+
+    /// A piece of a call belongs to the call of its number; without a number, to the call of its id, or to the last one.
+    fn call(&mut self, call: Json<'f>) {
+        let Json::Object(mut piece) = call else { return };
+        let index = piece.remove("index").and_then(|index| index.as_u64());
+        let id = piece.get("id").and_then(Json::as_str).filter(|id| !id.is_empty());
+        let known = match (index, id) {
+            (Some(index), _) => self.calls.iter().position(|call| call.index == Some(index)),
+            (None, Some(id)) => {
+                self.calls.iter().position(|call| call.call.get("id").and_then(Json::as_str) == Some(id))
+            }
+            (None, None) => self.calls.len().checked_sub(1),
+        };
+        match known.and_then(|at| self.calls.get_mut(at)) {
+            None => self.calls.push(Call { index, call: piece }),
+            Some(known) => {
+                for (key, value) in piece {
+                    match (&*key, known.call.get_mut(&key), value) {
+                        ("function", Some(Json::Object(known)), Json::Object(function)) => {
+                            grow_function(known, function)
+                        }
+                        ("id" | "type", Some(Json::String(text)), Json::String(new))
+                            if new.is_empty() || !text.is_empty() => {}
+                        (_, _, value) => settle(&mut known.call, key, value),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Pieces of one kind and number are one detail: its texts grow, the rest is settled.
+    fn reasoning_details(&mut self, details: Vec<Json<'f>>) {
+        if self.message.get("reasoning_details").and_then(Json::as_array).is_none() {
+            self.message.insert("reasoning_details", Vec::new());
+        }
+        let Some(Json::Array(known)) = self.message.get_mut("reasoning_details") else { return };
+        for detail in details {
+            let Json::Object(piece) = detail else { continue };
+            let same = |last: &Object| {
+                ["type", "index", "id"].iter().all(|key| last.get(key) == piece.get(key) || piece.get(key).is_none())
+            };
+            match known.last_mut() {
+                Some(Json::Object(last)) if same(last) => grow(last, piece, &["text", "summary", "data"]),
+                _ => known.push(Json::Object(piece)),
+            }
+        }
+    }
+
+    fn finish(mut self, index: u64, numbered: bool) -> Json<'f> {
+        if !self.calls.is_empty() {
+            let calls = self.calls.into_iter().enumerate().map(|(position, Call { index, mut call })| {
+                if numbered {
+                    call.insert("index", index.unwrap_or(position as u64));
+                }
+                Json::Object(call)
+            });
+            self.message.insert("tool_calls", calls.collect::<Vec<_>>());
+        }
+        if !self.message.contains_key("content") {
+            self.message.insert("content", Json::Null);
+        }
+        let mut choice = Object::new();
+        choice.insert("index", index);
+        choice.insert("message", self.message);
+        for (key, value) in self.members {
+            choice.insert(key, value);
+        }
+        Json::Object(choice)
+    }
+}
+
+/// The last value that says something wins; objects are settled member by member.
+fn settle<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
+    match (into.get_mut(&key), value) {
+        (Some(known), Json::Null) if !known.is_null() => {}
+        (Some(Json::Object(known)), Json::Object(more)) => {
+            more.into_iter().for_each(|(key, value)| settle(known, key, value));
+        }
+        (_, value) => _ = into.insert(key, value),
+    }
+}
+
+/// Text is added to text; null says nothing; lists grow.
+fn append<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
+    match (into.get_mut(&key), value) {
+        (Some(Json::String(text)), Json::String(piece)) => text.to_mut().push_str(&piece),
+        (Some(Json::Array(items)), Json::Array(more)) => items.extend(more),
+        (Some(known), Json::Null) if !known.is_null() => {}
+        (_, value) => _ = into.insert(key, value),
+    }
+}
+
+fn grow<'f>(into: &mut Object<'f>, piece: Object<'f>, growing: &[&str]) {
+    for (key, value) in piece {
+        if growing.contains(&&*key) { append(into, key, value) } else { settle(into, key, value) }
+    }
+}
+
+/// A name comes whole, arguments in pieces.
+fn grow_function<'f>(into: &mut Object<'f>, piece: Object<'f>) {
+    for (key, value) in piece {
+        match (&*key, into.get("name").and_then(Json::as_str), value) {
+            ("name", Some(name), Json::String(_)) if !name.is_empty() => {}
+            ("name", _, Json::String(name)) if name.is_empty() => {}
+            ("arguments", _, value) => append(into, key, value),
+            (_, _, value) => settle(into, key, value),
+        }
+    }
+}
+
+fn extend_lists<'f>(into: &mut Object<'f>, more: Object<'f>) {
+    for (key, value) in more {
+        append(into, key, value);
+    }
+}

@@ -1,0 +1,99 @@
+//! Streams, followed piece by piece.
+
+use std::collections::BTreeMap;
+
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::request::{StopReason, TokenUsage};
+use gristmill_schemas::message::stream::Assembler;
+
+use super::super::adapter::Follower;
+use super::Reasoning;
+use super::read;
+
+/// Follows one stream; only its first choice.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    reasoning: Reasoning,
+    thinking: Option<usize>,
+    text: Option<usize>,
+    /// Where the provider's calls are among our blocks.
+    calls: BTreeMap<u64, usize>,
+    stop_reason: Option<StopReason>,
+    usage: TokenUsage,
+    failed: bool,
+    ended: bool,
+}
+
+impl Chunks {
+    pub(super) fn new(reasoning: Reasoning) -> Self {
+        Chunks {
+            reasoning,
+            thinking: None,
+            text: None,
+            calls: BTreeMap::new(),
+            stop_reason: None,
+            usage: TokenUsage::default(),
+            failed: false,
+            ended: false,
+        }
+    }
+
+    fn delta(&mut self, delta: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) {
+        let thought = match self.reasoning {
+            Reasoning::None => None,
+            Reasoning::Text(key) => delta.get(key),
+            Reasoning::Details => delta.get("reasoning"),
+        };
+        if let Some(piece) = thought.and_then(Json::as_str).filter(|piece| !piece.is_empty()) {
+            let at = *self.thinking.get_or_insert_with(|| assembler.begin_thinking());
+            assembler.piece(at, piece);
+        }
+        if let Some(piece) = delta.get("content").and_then(Json::as_str).filter(|piece| !piece.is_empty()) {
+            let at = *self.text.get_or_insert_with(|| assembler.begin_text());
+            assembler.piece(at, piece);
+        }
+        let calls = delta.get("tool_calls").and_then(Json::as_array).unwrap_or_default();
+        for (position, call) in calls.iter().enumerate() {
+            let index = call.get("index").and_then(Json::as_u64).unwrap_or(position as u64);
+            let function = call.get("function").unwrap_or(&Json::Null);
+            let text = |key| function.get(key).and_then(Json::as_str).unwrap_or_default();
+            let at = *self
+                .calls
+                .entry(index)
+                .or_insert_with(|| assembler.begin_tool(call_id(call.get("id").and_then(Json::as_str)), text("name")));
+            assembler.piece(at, text("arguments"));
+        }
+    }
+
+    /// Every call ends when the provider says why it stops, in the order of the blocks.
+    fn end_calls(&mut self, assembler: &mut Assembler) {
+        if !std::mem::replace(&mut self.ended, true) {
+            let mut open: Vec<usize> = self.calls.values().copied().collect();
+            open.sort_unstable();
+            open.into_iter().for_each(|at| assembler.end(at));
+        }
+    }
+}
+
+impl Follower for Chunks {
+    fn event(&mut self, data: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) {
+        if let Some(usage) = data.get("usage").filter(|usage| !usage.is_null()) {
+            self.usage = read::token_usage(usage, &mut |_| {});
+        }
+        self.failed |= data.get("error").is_some_and(|error| !error.is_null());
+        let Some(choice) = data.get("choices").and_then(Json::as_array).and_then(<[Json]>::first) else { return };
+        if let Some(delta) = choice.get("delta") {
+            self.delta(delta, assembler, call_id);
+        }
+        if let Some(reason) = choice.get("finish_reason").and_then(Json::as_str) {
+            self.stop_reason = Some(read::stop_reason(reason));
+            self.end_calls(assembler);
+        }
+    }
+
+    fn finish(&mut self, assembler: &mut Assembler) {
+        self.end_calls(assembler);
+        let reason = self.stop_reason.filter(|_| !self.failed).unwrap_or(StopReason::Error);
+        assembler.complete(reason, self.usage);
+    }
+}

@@ -1,0 +1,147 @@
+//! OpenAI Chat Completions, and the many endpoints that speak its dialect with small differences ([`Dialect`]).
+//!
+//! System prompts are messages in the list; every tool result is a message; a call's arguments are JSON inside a string.
+
+mod errors;
+mod fold;
+mod follow;
+mod read;
+mod write;
+
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
+use gristmill_schemas::message::request::{Request, Response};
+use gristmill_schemas::message::{Message, Role};
+
+use super::adapter::{Adapter, Folded, Follower, Unreadable, Written};
+use super::error::{ErrorClass, ErrorReport};
+use super::framing::Frame;
+use super::read::Reader;
+use super::usual::Usual;
+use super::write::Writer;
+
+/// What an endpoint does differently from OpenAI's own. It changes how plainly things can be written, never what can be read.
+#[derive(Debug)]
+pub struct Dialect {
+    /// `provider/endpoint`.
+    pub key: &'static str,
+    /// Where thinking stands.
+    pub reasoning: Reasoning,
+    /// The name of the limit on output.
+    pub max_tokens: &'static str,
+    /// Calls in answers carry their number.
+    pub numbered_calls: bool,
+    /// What else its answers usually carry.
+    pub usual: Usual,
+}
+
+/// Where an endpoint's thinking stands in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reasoning {
+    /// Nowhere.
+    None,
+    /// In one text of that name.
+    Text(&'static str),
+    /// In `reasoning`, and again piece by piece, with signatures, in `reasoning_details`.
+    Details,
+}
+
+/// The adapter for one endpoint.
+#[derive(Debug)]
+pub struct OpenAiChat {
+    dialect: Dialect,
+}
+
+impl OpenAiChat {
+    /// The adapter for an endpoint.
+    pub const fn new(dialect: Dialect) -> Self {
+        OpenAiChat { dialect }
+    }
+}
+
+impl Adapter for OpenAiChat {
+    fn key(&self) -> &'static str {
+        self.dialect.key
+    }
+
+    fn capabilities(&self, model: &str) -> Capabilities {
+        let small = model.contains("mini");
+        Capabilities {
+            supports_thinking: self.dialect.reasoning != Reasoning::None,
+            supports_images: true,
+            supports_tools: true,
+            supports_system_prompt: true,
+            supports_structured_output: true,
+            supports_streaming: true,
+            supports_streaming_tool_calls: true,
+            supports_parallel_tool_calls: true,
+            supports_prompt_caching: true,
+            supports_system_messages_in_list: true,
+            max_context_tokens: if small { 128_000 } else { 200_000 },
+            max_output_tokens: 16_384,
+            accepted_image_media_types: COMMON_IMAGE_TYPES,
+        }
+    }
+
+    fn is_request(&self, body: &Json) -> bool {
+        let messages = body.get("messages").and_then(Json::as_array);
+        messages.is_some_and(|messages| messages.iter().all(|message| message.get("role").is_some()))
+    }
+
+    fn is_response(&self, body: &Json) -> bool {
+        // A filtered choice may lack its message; one with a `text` is of the older completions.
+        let choice = |choice: &Json| {
+            choice.get("message").is_some() || (choice.get("finish_reason").is_some() && choice.get("text").is_none())
+        };
+        body.get("choices").and_then(Json::as_array).is_some_and(|choices| choices.iter().all(choice))
+    }
+
+    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+        read::request(&self.dialect, body, reader)
+    }
+
+    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+        write::request(&self.dialect, request, writer)
+    }
+
+    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+        read::response(&self.dialect, body, reader)
+    }
+
+    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+        write::response(&self.dialect, response, writer)
+    }
+
+    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+        errors::read(body)
+    }
+
+    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
+        errors::write(report)
+    }
+
+    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
+        errors::class(report)
+    }
+
+    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+        fold::fold(frames, self.dialect.numbered_calls)
+    }
+
+    fn follow(&self) -> Option<Box<dyn Follower>> {
+        Some(Box::new(follow::Chunks::new(self.dialect.reasoning)))
+    }
+
+    /// System messages that no wire has seen become one, before all others.
+    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+        let is_system = |index: &usize| messages[*index].role == Role::System;
+        let (system, others): (Vec<usize>, Vec<usize>) = (0..messages.len()).partition(is_system);
+        let system = (!system.is_empty()).then_some(system);
+        system.into_iter().chain(others.into_iter().map(|index| vec![index])).collect()
+    }
+
+    fn call_id(&self, canonical: &str) -> String {
+        let bare = canonical.strip_prefix(gristmill_schemas::message::ids::TOOL_USE_PREFIX).unwrap_or(canonical);
+        format!("call_{bare}")
+    }
+}

@@ -1,0 +1,273 @@
+//! Wire to canonical.
+
+use std::borrow::Cow;
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::block::{ImageBlock, ImageSource};
+use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
+use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
+use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+
+use super::super::adapter::Unreadable;
+use super::super::image::parse_data_uri;
+use super::super::place::{Place, PlaceStep};
+use super::super::read::{ReadWarningKind, Reader};
+use super::{Dialect, Reasoning};
+
+/// The media type of an image of which only the address is known.
+const ASSUMED_IMAGE_TYPE: &str = "image/png";
+
+pub(super) fn request<'j>(
+    dialect: &Dialect,
+    body: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Result<Request<'j>, Unreadable> {
+    let messages = body.get("messages").and_then(Json::as_array).ok_or(Unreadable("no list of messages".into()))?;
+    for (index, message) in messages.iter().enumerate() {
+        reader.unit(Place::item("messages", index));
+        request_message(dialect, message, reader);
+    }
+    let limit = body.get("max_completion_tokens").filter(|limit| !limit.is_null()).or_else(|| body.get("max_tokens"));
+    let tools = body.get("tools").and_then(Json::as_array).unwrap_or_default();
+    let functions = body.get("functions").and_then(Json::as_array).unwrap_or_default();
+    Ok(Request {
+        model: text(body, "model"),
+        tools: tools.iter().map(|json| tool(json, reader)).chain(functions.iter().filter_map(function)).collect(),
+        max_output_tokens: limit.and_then(Json::as_u64),
+        stop_sequences: stop_sequences(body.get("stop")),
+        temperature: body.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
+        output_schema: output_schema(body).map(Json::reborrow),
+        stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
+        ..Request::default()
+    })
+}
+
+fn request_message<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
+    let role = message.get("role").and_then(Json::as_str).unwrap_or_default();
+    let content = message.get("content").unwrap_or(&Json::Null);
+    match role {
+        "system" | "developer" => {
+            let blocks = parts(content, reader);
+            reader.push(Role::System, blocks);
+        }
+        "user" => {
+            let blocks = or_empty_text(parts(content, reader));
+            reader.push(Role::User, blocks);
+        }
+        "assistant" => {
+            let blocks = or_empty_text(assistant(dialect, message, reader));
+            reader.push(Role::Assistant, blocks);
+        }
+        "tool" | "function" => {
+            let content = parts(content, reader);
+            let name = message.get("name").and_then(Json::as_str);
+            let id = message.get("tool_call_id").and_then(Json::as_str);
+            let result = reader.tool_result(id, name, content, false);
+            reader.push(Role::Tool, vec![result]);
+        }
+        _ => reader.warn(ReadWarningKind::UnknownRole(role.to_owned())),
+    }
+}
+
+fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
+    if blocks.is_empty() { vec![ContentBlock::text("")] } else { blocks }
+}
+
+/// What an assistant says: thought, then text, then calls.
+fn assistant<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+    let mut blocks = thinking(dialect.reasoning, message);
+    let said = parts(message.get("content").unwrap_or(&Json::Null), reader);
+    // Empty text beside calls is only form.
+    let form = |block: &ContentBlock| block.as_text() == Some("");
+    blocks.extend(said.into_iter().filter(|block| !form(block)));
+    if let Some(refusal) = text(message, "refusal") {
+        blocks.push(ContentBlock::Text(refusal));
+    }
+    for call in message.get("tool_calls").and_then(Json::as_array).unwrap_or_default() {
+        let block = match call.get("function") {
+            Some(function) => tool_call(call.get("id").and_then(Json::as_str), function, reader),
+            None => None,
+        };
+        blocks.push(block.unwrap_or_else(|| reader.unknown(call)));
+    }
+    if let Some(function) = message.get("function_call") {
+        blocks.extend(tool_call(None, function, reader));
+    }
+    blocks
+}
+
+fn thinking<'j>(reasoning: Reasoning, message: &'j Json<'j>) -> Vec<ContentBlock<'j>> {
+    let plain = |key| text(message, key).filter(|text| !text.is_empty());
+    let block = |text| ContentBlock::Thinking { text, signature: None };
+    match reasoning {
+        Reasoning::None => Vec::new(),
+        Reasoning::Text(key) => plain(key).map(block).into_iter().collect(),
+        Reasoning::Details => {
+            let details = message.get("reasoning_details").and_then(Json::as_array).unwrap_or_default();
+            let blocks: Vec<_> = details.iter().filter_map(reasoning_detail).collect();
+            if blocks.is_empty() { plain("reasoning").map(block).into_iter().collect() } else { blocks }
+        }
+    }
+}
+
+fn reasoning_detail<'j>(detail: &'j Json<'j>) -> Option<ContentBlock<'j>> {
+    let signature = text(detail, "signature");
+    Some(match detail.get("type")?.as_str()? {
+        "reasoning.text" => ContentBlock::Thinking { text: text(detail, "text")?, signature },
+        "reasoning.summary" => ContentBlock::Thinking { text: text(detail, "summary")?, signature },
+        "reasoning.encrypted" => ContentBlock::RedactedThinking { data: text(detail, "data")? },
+        _ => return None,
+    })
+}
+
+fn tool_call<'j>(id: Option<&str>, function: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
+    let name = text(function, "name")?;
+    let input = match arguments(function.get("arguments")) {
+        Some(input) => input,
+        None => {
+            reader.warn(ReadWarningKind::ArgumentsNotAnObject(id.unwrap_or_default().to_owned()));
+            Object::new()
+        }
+    };
+    // An empty id is no id.
+    Some(reader.tool_use(id.filter(|id| !id.is_empty()), name, input))
+}
+
+/// The arguments as an object: an object, the text of one, or nothing at all; `None` for anything else.
+pub(super) fn arguments<'j>(json: Option<&'j Json<'j>>) -> Option<Object<'j>> {
+    match json {
+        None | Some(Json::Null) => Some(Object::new()),
+        Some(Json::Object(object)) => Some(object.reborrow()),
+        Some(Json::String(text)) if text.trim().is_empty() => Some(Object::new()),
+        Some(Json::String(text)) => match Json::parse(text.as_bytes()) {
+            Ok(Json::Object(object)) => Some(object),
+            _ => None,
+        },
+        Some(_) => None,
+    }
+}
+
+/// The blocks of a content that may be a string, a list of parts or nothing.
+fn parts<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+    match content {
+        Json::String(text) => vec![ContentBlock::text(&**text)],
+        Json::Array(items) => items.iter().map(|item| part(item, reader)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+    let known = match json.get("type").and_then(Json::as_str) {
+        Some("text") => text(json, "text").map(ContentBlock::Text),
+        Some("image_url") => json.get("image_url").and_then(image).map(ContentBlock::Image),
+        _ => json.as_str().map(ContentBlock::text),
+    };
+    known.unwrap_or_else(|| reader.unknown(json))
+}
+
+fn image<'j>(image_url: &'j Json<'j>) -> Option<ImageBlock<'j>> {
+    let url = image_url.get("url").unwrap_or(image_url).as_str()?;
+    Some(match parse_data_uri(url) {
+        Some((media_type, data)) => {
+            ImageBlock { source: ImageSource::Base64(data.into()), media_type: media_type.into() }
+        }
+        None => ImageBlock { source: ImageSource::Url(url.into()), media_type: ASSUMED_IMAGE_TYPE.into() },
+    })
+}
+
+fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
+    let wire = || RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() };
+    json.get("function").and_then(function).unwrap_or_else(wire)
+}
+
+/// A declared function: of a tool, or of the older list of functions.
+fn function<'j>(json: &'j Json<'j>) -> Option<RequestTool<'j>> {
+    Some(RequestTool::Defined(ToolDefinition {
+        name: text(json, "name")?,
+        description: text(json, "description").unwrap_or_default(),
+        input_schema: json.get("parameters").and_then(Json::as_object).map(Object::reborrow).unwrap_or_default(),
+        side_effects: SideEffects::None,
+        requires_workspace: false,
+    }))
+}
+
+/// `stop` may be one text or a list.
+pub(super) fn stop_sequences<'j>(stop: Option<&'j Json<'j>>) -> Vec<Cow<'j, str>> {
+    match stop {
+        Some(Json::String(text)) => vec![Cow::Borrowed(&**text)],
+        Some(Json::Array(items)) => items.iter().filter_map(Json::as_str).map(Cow::Borrowed).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The schema of `response_format`, if it has one.
+pub(super) fn output_schema<'j>(body: &'j Json<'j>) -> Option<&'j Json<'j>> {
+    let format = body.get("response_format")?;
+    let is_schema = format.get("type").and_then(Json::as_str) == Some("json_schema");
+    format.get("json_schema").filter(|_| is_schema)?.get("schema")
+}
+
+pub(super) fn response<'j>(
+    dialect: &Dialect,
+    body: &'j Json<'j>,
+    reader: &mut Reader<'_, 'j>,
+) -> Result<Response<'j>, Unreadable> {
+    let choices = body.get("choices").and_then(Json::as_array).ok_or(Unreadable("no list of choices".into()))?;
+    reader.begin_choices(choices.len());
+    for (index, choice) in choices.iter().enumerate() {
+        if index > 0 {
+            reader.next_choice();
+        }
+        let message = choice.get("message").unwrap_or(&Json::Null);
+        let blocks = assistant(dialect, message, reader);
+        let reason = choice.get("finish_reason").and_then(Json::as_str).map(stop_reason);
+        reader.choice(choice_place(index), blocks, reason);
+    }
+    let usage = body
+        .get("usage")
+        .filter(|usage| !usage.is_null())
+        .map(|usage| token_usage(usage, &mut |kind| reader.warn(kind)));
+    Ok(Response {
+        id: text(body, "id"),
+        created_at: body.get("created").and_then(Json::as_i64).map(Timestamp::from_seconds),
+        model: text(body, "model"),
+        choices: Vec::new(),
+        usage,
+        provider_raw: None,
+    })
+}
+
+pub(super) fn choice_place(index: usize) -> Place {
+    Place::value([PlaceStep::Key("choices"), PlaceStep::Index(index), PlaceStep::Key("message")])
+}
+
+/// Reasons that aren't ours end the turn (§9.3).
+pub(super) fn stop_reason(reason: &str) -> StopReason {
+    match reason {
+        "length" => StopReason::MaxTokens,
+        "tool_calls" | "function_call" => StopReason::ToolUse,
+        _ => StopReason::EndTurn,
+    }
+}
+
+/// `prompt_tokens` counts what was read from and written to the cache too; ours are disjoint.
+pub(super) fn token_usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
+    let count = |json: &Json, key| json.get(key).and_then(Json::as_u64).unwrap_or(0);
+    let details = json.get("prompt_tokens_details").unwrap_or(&Json::Null);
+    let (cached, written) = (count(details, "cached_tokens"), count(details, "cache_write_tokens"));
+    let prompt = count(json, "prompt_tokens");
+    let rest = prompt.checked_sub(cached.saturating_add(written));
+    if rest.is_none() {
+        warn(ReadWarningKind::InconsistentUsage { prompt, cached, written });
+    }
+    TokenUsage {
+        input_tokens: rest.unwrap_or(0),
+        output_tokens: count(json, "completion_tokens"),
+        cached_input_tokens: cached,
+        cache_creation_input_tokens: written,
+    }
+}
+
+fn text<'j>(json: &'j Json<'j>, key: &str) -> Option<Cow<'j, str>> {
+    json.get(key).and_then(Json::as_str).map(Cow::Borrowed)
+}

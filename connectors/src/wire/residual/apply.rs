@@ -1,0 +1,176 @@
+//! Applying a patch.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use gristmill_schemas::json::{Json, Object};
+
+use super::{Edit, Patch, Piece, Step, Template};
+
+/// A patch may copy at most so many bytes out of the value that it is applied to: more is an attack, not a residual.
+pub const OUTPUT_LIMIT_BYTES: usize = 256 << 20;
+
+/// Why a patch doesn't fit the value that it is applied to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// It patches what isn't there or is of another kind.
+    #[error("the patch expects {expected}, the value is {found}")]
+    Kind {
+        /// What should be there.
+        expected: &'static str,
+        /// What is.
+        found: &'static str,
+    },
+    /// It refers to what isn't there.
+    #[error("the patch refers to `{0}`, which isn't there")]
+    Reference(String),
+    /// It takes more items than there are.
+    #[error("the patch goes past the end of an array of {0} items")]
+    PastEnd(usize),
+    /// It copies more than [`OUTPUT_LIMIT_BYTES`].
+    #[error("the patch copies more than {OUTPUT_LIMIT_BYTES} bytes")]
+    TooLarge,
+}
+
+/// The value that `patch` makes of `old`.
+///
+/// # Errors
+/// Where the patch wasn't made from this value.
+pub fn apply<'a>(patch: &Patch<'a>, old: &Json<'a>) -> Result<Json<'a>, ApplyError> {
+    let mut applier = Applier { root: old, budget_bytes: OUTPUT_LIMIT_BYTES };
+    applier.patch(patch, old)
+}
+
+struct Applier<'r, 'a> {
+    root: &'r Json<'a>,
+    budget_bytes: usize,
+}
+
+impl<'r, 'a> Applier<'r, 'a> {
+    fn patch(&mut self, patch: &Patch<'a>, old: &Json<'a>) -> Result<Json<'a>, ApplyError> {
+        match (patch, old) {
+            (Patch::Replace(template), _) => self.template(template),
+            (Patch::Restyle(style), Json::String(text)) => {
+                let value = Json::parse(text.as_bytes()).map_err(|_| kind_error("a string of JSON", old))?;
+                Ok(Json::from(style.write(&value)))
+            }
+            (Patch::Members(edits), Json::Object(object)) => self.members(edits, object),
+            (Patch::Items(steps), Json::Array(items)) => self.items(steps, items),
+            (Patch::Restyle(_), _) => Err(kind_error("a string of JSON", old)),
+            (Patch::Members(_), _) => Err(kind_error("an object", old)),
+            (Patch::Items(_), _) => Err(kind_error("an array", old)),
+        }
+    }
+
+    fn members(&mut self, edits: &[(Cow<'a, str>, Edit<'a>)], old: &Object<'a>) -> Result<Json<'a>, ApplyError> {
+        let by_key: HashMap<&str, &Edit> = edits.iter().map(|(key, edit)| (&**key, edit)).collect();
+        let mut new = Vec::with_capacity(old.len() + edits.len());
+        for (key, value) in old.members() {
+            let value = match by_key.get(&**key) {
+                None => value.clone(),
+                Some(Edit::Remove) => continue,
+                Some(Edit::Set(template)) => self.template(template)?,
+                Some(Edit::Change(patch)) => self.patch(patch, value)?,
+            };
+            new.push((key.clone(), value));
+        }
+        let before = old.lookup();
+        for (key, edit) in edits.iter().filter(|(key, _)| before.get(key).is_none()) {
+            match edit {
+                Edit::Set(template) => new.push((key.clone(), self.template(template)?)),
+                Edit::Remove | Edit::Change(_) => return Err(ApplyError::Reference(key.to_string())),
+            }
+        }
+        let new: Object = new.into_iter().collect();
+        Ok(Json::Object(new))
+    }
+
+    fn items(&mut self, steps: &[Step<'a>], old: &[Json<'a>]) -> Result<Json<'a>, ApplyError> {
+        let (mut rest, mut new) = (old, Vec::with_capacity(old.len()));
+        let past_end = || ApplyError::PastEnd(old.len());
+        for step in steps {
+            match step {
+                Step::Keep(count) => {
+                    let (kept, after) = rest.split_at_checked(*count).ok_or_else(past_end)?;
+                    new.extend(kept.iter().cloned());
+                    rest = after;
+                }
+                Step::Skip(count) => rest = rest.get(*count..).ok_or_else(past_end)?,
+                Step::Change(patch) => {
+                    let (item, after) = rest.split_first().ok_or_else(past_end)?;
+                    new.push(self.patch(patch, item)?);
+                    rest = after;
+                }
+                Step::Insert(template) => new.push(self.template(template)?),
+            }
+        }
+        new.extend(rest.iter().cloned());
+        Ok(Json::Array(new))
+    }
+
+    fn template(&mut self, template: &Template<'a>) -> Result<Json<'a>, ApplyError> {
+        Ok(match template {
+            Template::Literal(json) => json.clone(),
+            Template::At(pointer) => {
+                let found = self.at(pointer)?;
+                self.spend(found)?;
+                found.clone()
+            }
+            Template::Text(pieces) => Json::from(self.text(pieces)?),
+            Template::Array(items) => {
+                Json::Array(items.iter().map(|item| self.template(item)).collect::<Result<_, _>>()?)
+            }
+            Template::Object(members) => {
+                let members = members.iter().map(|(key, value)| Ok((key.clone(), self.template(value)?)));
+                Json::Object(members.collect::<Result<_, ApplyError>>()?)
+            }
+        })
+    }
+
+    fn text(&mut self, pieces: &[Piece]) -> Result<String, ApplyError> {
+        let mut text = String::new();
+        for piece in pieces {
+            match piece {
+                Piece::Literal(literal) => text.push_str(literal),
+                Piece::Slice { pointer, start, end } => {
+                    let missing = || ApplyError::Reference(format!("{pointer}[{start}..{end}]"));
+                    let slice = self.at(pointer)?.as_str().and_then(|text| text.get(*start..*end));
+                    let slice = slice.ok_or_else(missing)?;
+                    self.budget_bytes = self.budget_bytes.checked_sub(slice.len()).ok_or(ApplyError::TooLarge)?;
+                    text.push_str(slice);
+                }
+            }
+        }
+        Ok(text)
+    }
+
+    fn at(&self, pointer: &str) -> Result<&'r Json<'a>, ApplyError> {
+        lookup(self.root, pointer).ok_or_else(|| ApplyError::Reference(pointer.to_owned()))
+    }
+
+    /// Counts the nodes that a reference copies; the text of strings is borrowed.
+    fn spend(&mut self, json: &Json) -> Result<(), ApplyError> {
+        self.budget_bytes = self.budget_bytes.checked_sub(size_of::<Json>()).ok_or(ApplyError::TooLarge)?;
+        match json {
+            Json::Array(items) => items.iter().try_for_each(|item| self.spend(item)),
+            Json::Object(object) => object.iter().try_for_each(|(_, value)| self.spend(value)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The value at a JSON pointer (RFC 6901).
+fn lookup<'r, 'a>(root: &'r Json<'a>, pointer: &str) -> Option<&'r Json<'a>> {
+    if pointer.is_empty() {
+        return Some(root);
+    }
+    let tokens = pointer.strip_prefix('/')?.split('/');
+    tokens.map(|token| token.replace("~1", "/").replace("~0", "~")).try_fold(root, |json, token| match json {
+        Json::Array(items) => items.get(token.parse::<usize>().ok()?),
+        json => json.get(&token),
+    })
+}
+
+fn kind_error(expected: &'static str, found: &Json) -> ApplyError {
+    ApplyError::Kind { expected, found: found.kind() }
+}

@@ -1,0 +1,186 @@
+//! A patch as JSON and back (the forms are in [the module's page](super)).
+
+use std::borrow::Cow;
+
+use gristmill_schemas::json::{Json, Object};
+
+use super::json_text::Style;
+use super::{Edit, Patch, Piece, Step, Template};
+
+/// JSON that isn't a patch: what was met where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a patch: {0}")]
+pub struct PatchError(String);
+
+/// The key of a reference in a template.
+const REFERENCE: &str = "$";
+/// The key of a replacement.
+const REPLACE: &str = "=";
+/// The key of a style.
+const RESTYLE: &str = "j";
+
+/// The patch as JSON.
+pub fn patch_to_json<'a>(patch: Patch<'a>) -> Json<'a> {
+    match patch {
+        Patch::Replace(template) => single(REPLACE, template_to_json(template)),
+        Patch::Restyle(style) => single(RESTYLE, Json::from(style.code())),
+        Patch::Members(edits) => {
+            let members = edits.into_iter().map(|(key, edit)| match edit {
+                Edit::Set(template) => (format!("+{key}"), template_to_json(template)),
+                Edit::Remove => (format!("-{key}"), Json::from(0u64)),
+                Edit::Change(patch) => (format!("~{key}"), patch_to_json(patch)),
+            });
+            Json::Object(members.collect())
+        }
+        Patch::Items(steps) => Json::Array(steps.into_iter().map(step_to_json).collect()),
+    }
+}
+
+fn step_to_json(step: Step<'_>) -> Json<'_> {
+    match step {
+        Step::Keep(count) => Json::from(count as u64),
+        Step::Skip(count) => Json::from(-(count as i64)),
+        // An array would be taken for an insertion.
+        Step::Change(Patch::Items(steps)) => single("~", patch_to_json(Patch::Items(steps))),
+        Step::Change(patch) => patch_to_json(patch),
+        Step::Insert(template) => Json::Array(vec![template_to_json(template)]),
+    }
+}
+
+fn template_to_json(template: Template<'_>) -> Json<'_> {
+    match template {
+        Template::Literal(json) => escape(json),
+        Template::At(pointer) => single(REFERENCE, Json::from(pointer)),
+        Template::Text(pieces) => single(REFERENCE, Json::Array(pieces.into_iter().map(piece_to_json).collect())),
+        Template::Array(items) => Json::Array(items.into_iter().map(template_to_json).collect()),
+        Template::Object(members) => {
+            let object = members.into_iter().map(|(key, value)| (key, template_to_json(value))).collect();
+            escape_reference(object)
+        }
+    }
+}
+
+fn piece_to_json(piece: Piece<'_>) -> Json<'_> {
+    match piece {
+        Piece::Literal(text) => Json::String(text),
+        Piece::Slice { pointer, start, end } => {
+            Json::Array(vec![Json::from(pointer), Json::from(start as u64), Json::from(end as u64)])
+        }
+    }
+}
+
+/// A literal in which whatever looks like a reference is marked as none.
+fn escape(json: Json<'_>) -> Json<'_> {
+    match json {
+        Json::Array(items) => Json::Array(items.into_iter().map(escape).collect()),
+        Json::Object(object) => escape_reference(object.into_iter().map(|(key, value)| (key, escape(value))).collect()),
+        scalar => scalar,
+    }
+}
+
+fn escape_reference(object: Object<'_>) -> Json<'_> {
+    if object.len() == 1 && object.contains_key(REFERENCE) {
+        single(REFERENCE, Json::Object(object))
+    } else {
+        Json::Object(object)
+    }
+}
+
+/// The patch that `json` spells.
+///
+/// # Errors
+/// If it spells none; a patch may come out of a file that anyone wrote.
+pub fn patch_from_json<'a>(json: &'a Json<'_>) -> Result<Patch<'a>, PatchError> {
+    match json {
+        Json::Array(steps) => Ok(Patch::Items(steps.iter().map(step_from_json).collect::<Result<_, _>>()?)),
+        Json::Object(object) => match only_member(object) {
+            Some((REPLACE, template)) => Ok(Patch::Replace(template_from_json(template)?)),
+            Some((RESTYLE, code)) => {
+                let style = code.as_str().and_then(Style::from_code);
+                style.map(Patch::Restyle).ok_or_else(|| error("a style", code))
+            }
+            _ => Ok(Patch::Members(object.iter().map(edit_from_json).collect::<Result<_, _>>()?)),
+        },
+        other => Err(error("a patch", other)),
+    }
+}
+
+fn edit_from_json<'a>((key, value): (&'a str, &'a Json<'_>)) -> Result<(Cow<'a, str>, Edit<'a>), PatchError> {
+    let edit = |sign: char| key.strip_prefix(sign).map(Cow::Borrowed);
+    if let Some(key) = edit('+') {
+        return Ok((key, Edit::Set(template_from_json(value)?)));
+    }
+    if let Some(key) = edit('-') {
+        return Ok((key, Edit::Remove));
+    }
+    let key = edit('~').ok_or_else(|| PatchError(format!("a member `{key}` without a sign")))?;
+    Ok((key, Edit::Change(patch_from_json(value)?)))
+}
+
+fn step_from_json<'a>(json: &'a Json<'_>) -> Result<Step<'a>, PatchError> {
+    let count = |count: i64| usize::try_from(count.unsigned_abs()).map_err(|_| error("a count", json));
+    match json {
+        Json::Number(number) => match number.as_i64() {
+            Some(number) if number >= 0 => count(number).map(Step::Keep),
+            Some(number) => count(number).map(Step::Skip),
+            None => Err(error("a count", json)),
+        },
+        Json::Array(items) => match items.as_slice() {
+            [template] => Ok(Step::Insert(template_from_json(template)?)),
+            _ => Err(error("an insertion", json)),
+        },
+        Json::Object(object) => match only_member(object) {
+            Some(("~", patch)) => Ok(Step::Change(patch_from_json(patch)?)),
+            _ => Ok(Step::Change(patch_from_json(json)?)),
+        },
+        other => Err(error("a step", other)),
+    }
+}
+
+fn template_from_json<'a>(json: &'a Json<'_>) -> Result<Template<'a>, PatchError> {
+    match json {
+        Json::Array(items) => Ok(Template::Array(items.iter().map(template_from_json).collect::<Result<_, _>>()?)),
+        Json::Object(object) => match only_member(object) {
+            Some((REFERENCE, Json::String(pointer))) => Ok(Template::At(pointer.to_string())),
+            Some((REFERENCE, Json::Array(pieces))) => {
+                Ok(Template::Text(pieces.iter().map(piece_from_json).collect::<Result<_, _>>()?))
+            }
+            Some((REFERENCE, Json::Object(inner))) => members_from_json(inner),
+            Some((REFERENCE, other)) => Err(error("a reference", other)),
+            _ => members_from_json(object),
+        },
+        scalar => Ok(Template::Literal(scalar.reborrow())),
+    }
+}
+
+fn members_from_json<'a>(object: &'a Object<'_>) -> Result<Template<'a>, PatchError> {
+    let members = object.iter().map(|(key, value)| Ok((Cow::Borrowed(key), template_from_json(value)?)));
+    Ok(Template::Object(members.collect::<Result<_, PatchError>>()?))
+}
+
+fn piece_from_json<'a>(json: &'a Json<'_>) -> Result<Piece<'a>, PatchError> {
+    let index = |json: &Json| json.as_u64().and_then(|value| usize::try_from(value).ok());
+    match json {
+        Json::String(text) => Ok(Piece::Literal(Cow::Borrowed(text))),
+        Json::Array(parts) => match parts.as_slice() {
+            [Json::String(pointer), start, end] => match (index(start), index(end)) {
+                (Some(start), Some(end)) => Ok(Piece::Slice { pointer: pointer.to_string(), start, end }),
+                _ => Err(error("a slice", json)),
+            },
+            _ => Err(error("a slice", json)),
+        },
+        other => Err(error("a piece of text", other)),
+    }
+}
+
+fn single<'a>(key: &'static str, value: Json<'a>) -> Json<'a> {
+    Json::Object([(key, value)].into_iter().collect())
+}
+
+fn only_member<'o, 'a>(object: &'o Object<'a>) -> Option<(&'o str, &'o Json<'a>)> {
+    object.iter().next().filter(|_| object.len() == 1)
+}
+
+fn error(expected: &str, found: &Json) -> PatchError {
+    PatchError(format!("expected {expected}, got {}", found.kind()))
+}

@@ -1,0 +1,214 @@
+//! Finding texts and trees of the projection that a template can refer to.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use gristmill_schemas::json::Json;
+
+use super::{Piece, Template};
+
+/// Texts shorter than this are stored rather than referred to: a reference costs about as much.
+const SHORTEST_REFERENCE_BYTES: usize = 24;
+/// So many bytes of the projection are searched for pieces of texts in one diff.
+const SEARCH_LIMIT_BYTES: usize = 8 << 20;
+
+/// The strings, arrays and objects of one projection, by value.
+pub(super) struct Sources<'a> {
+    strings: HashMap<&'a str, String>,
+    trees: HashMap<u64, (String, &'a Json<'a>)>,
+    long_strings: Vec<(String, &'a str)>,
+    search_budget_bytes: usize,
+}
+
+impl<'a> Sources<'a> {
+    pub(super) fn of(root: &'a Json<'a>) -> Self {
+        let mut sources = Sources {
+            strings: HashMap::new(),
+            trees: HashMap::new(),
+            long_strings: Vec::new(),
+            search_budget_bytes: SEARCH_LIMIT_BYTES,
+        };
+        sources.add(root, &mut String::new());
+        sources
+    }
+
+    fn add(&mut self, json: &'a Json<'a>, pointer: &mut String) -> (u64, usize) {
+        let length = pointer.len();
+        let (hash, size) = tree_hash(json, |key, child| {
+            push_token(pointer, key);
+            let answer = self.add(child, pointer);
+            pointer.truncate(length);
+            answer
+        });
+        match json {
+            Json::String(text) if text.len() >= SHORTEST_REFERENCE_BYTES => {
+                self.strings.entry(text).or_insert_with(|| pointer.clone());
+                self.long_strings.push((pointer.clone(), text));
+            }
+            Json::Array(_) | Json::Object(_) if size >= SHORTEST_REFERENCE_BYTES => {
+                self.trees.entry(hash).or_insert_with(|| (pointer.clone(), json));
+            }
+            _ => {}
+        }
+        (hash, size)
+    }
+
+    /// `json` as a template that refers to the projection wherever that is shorter.
+    pub(super) fn template<'b>(&mut self, json: &Json<'b>) -> Template<'b> {
+        match json {
+            Json::String(text) => self.text(text, None),
+            Json::Array(items) => match self.tree(json) {
+                Some(template) => template,
+                None => collapse(json, Template::Array(items.iter().map(|item| self.template(item)).collect())),
+            },
+            Json::Object(object) => match self.tree(json) {
+                Some(template) => template,
+                None => {
+                    let members = object.members().iter().map(|(key, value)| (key.clone(), self.template(value)));
+                    collapse(json, Template::Object(members.collect()))
+                }
+            },
+            scalar => Template::Literal(scalar.clone()),
+        }
+    }
+
+    fn tree<'b>(&self, json: &Json) -> Option<Template<'b>> {
+        let (hash, size) = hash_of(json);
+        let (pointer, found) = self.trees.get(&hash).filter(|_| size >= SHORTEST_REFERENCE_BYTES)?;
+        found.is_identical(json).then(|| Template::At(pointer.clone()))
+    }
+
+    /// `text` as a template; `old` is the string that stood in its place, with its pointer.
+    pub(super) fn text<'b>(&mut self, text: &Cow<'b, str>, old: Option<(&str, &str)>) -> Template<'b> {
+        let literal = || Template::Literal(Json::String(text.clone()));
+        if text.len() < SHORTEST_REFERENCE_BYTES {
+            return literal();
+        }
+        if let Some(pointer) = self.strings.get(&**text) {
+            return Template::At(pointer.clone());
+        }
+        let spliced = old.and_then(|(pointer, old)| splice(pointer, old, text));
+        spliced.or_else(|| self.slice(text)).unwrap_or_else(literal)
+    }
+
+    /// `text` as a piece of a longer string of the projection.
+    fn slice<'b>(&mut self, text: &str) -> Option<Template<'b>> {
+        for (pointer, long) in &self.long_strings {
+            if long.len() <= text.len() {
+                continue;
+            }
+            self.search_budget_bytes = self.search_budget_bytes.checked_sub(long.len())?;
+            if let Some(start) = long.find(text) {
+                return Some(Template::Text(vec![slice(pointer, start, start + text.len())]));
+            }
+        }
+        None
+    }
+}
+
+/// A template without references is the value itself.
+fn collapse<'b>(json: &Json<'b>, template: Template<'b>) -> Template<'b> {
+    let plain = |template: &Template| matches!(template, Template::Literal(_));
+    let all_plain = match &template {
+        Template::Array(items) => items.iter().all(plain),
+        Template::Object(members) => members.iter().all(|(_, value)| plain(value)),
+        _ => false,
+    };
+    if all_plain { Template::Literal(json.clone()) } else { template }
+}
+
+/// `new` as the start and the end of `old` with something else between.
+fn splice<'b>(pointer: &str, old: &str, new: &str) -> Option<Template<'b>> {
+    let same = |(left, right): &(char, char)| left == right;
+    let head: usize = old.chars().zip(new.chars()).take_while(same).map(|(letter, _)| letter.len_utf8()).sum();
+    let (old_rest, new_rest) = (&old[head..], &new[head..]);
+    let backwards = old_rest.chars().rev().zip(new_rest.chars().rev());
+    let tail: usize = backwards.take_while(same).map(|(letter, _)| letter.len_utf8()).sum();
+    if head + tail < SHORTEST_REFERENCE_BYTES * 2 {
+        return None;
+    }
+    let middle = &new_rest[..new_rest.len() - tail];
+    let mut pieces = Vec::new();
+    if head > 0 {
+        pieces.push(slice(pointer, 0, head));
+    }
+    if !middle.is_empty() {
+        pieces.push(Piece::Literal(Cow::Owned(middle.to_owned())));
+    }
+    if tail > 0 {
+        pieces.push(slice(pointer, old.len() - tail, old.len()));
+    }
+    Some(Template::Text(pieces))
+}
+
+fn slice<'b>(pointer: &str, start: usize, end: usize) -> Piece<'b> {
+    Piece::Slice { pointer: pointer.to_owned(), start, end }
+}
+
+/// Appends one step to a JSON pointer (RFC 6901).
+pub(super) fn push_token(pointer: &mut String, token: Token) {
+    pointer.push('/');
+    match token {
+        Token::Index(index) => pointer.push_str(&index.to_string()),
+        Token::Key(key) => {
+            for letter in key.chars() {
+                match letter {
+                    '~' => pointer.push_str("~0"),
+                    '/' => pointer.push_str("~1"),
+                    letter => pointer.push(letter),
+                }
+            }
+        }
+    }
+}
+
+/// One step of a pointer.
+#[derive(Clone, Copy)]
+pub(super) enum Token<'t> {
+    Index(usize),
+    Key(&'t str),
+}
+
+fn hash_of(json: &Json) -> (u64, usize) {
+    tree_hash(json, |_, child| hash_of(child))
+}
+
+/// A hash that is equal for identical trees, and about how long the tree's JSON is.
+fn tree_hash<'a>(json: &'a Json<'a>, mut child: impl FnMut(Token<'a>, &'a Json<'a>) -> (u64, usize)) -> (u64, usize) {
+    let mut hasher = DefaultHasher::new();
+    json.kind().hash(&mut hasher);
+    let mut size = 2;
+    match json {
+        Json::Null => {}
+        Json::Bool(value) => value.hash(&mut hasher),
+        Json::Number(number) => {
+            number.as_str().hash(&mut hasher);
+            size = number.as_str().len();
+        }
+        Json::String(text) => {
+            text.hash(&mut hasher);
+            size += text.len();
+        }
+        Json::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let (hash, length) = child(Token::Index(index), item);
+                hash.hash(&mut hasher);
+                size += length;
+            }
+        }
+        Json::Object(object) => {
+            // The order of members doesn't count, so their hashes are summed.
+            let mut sum = 0u64;
+            for (key, value) in object.iter() {
+                let (hash, length) = child(Token::Key(key), value);
+                let mut member = DefaultHasher::new();
+                (key, hash).hash(&mut member);
+                sum = sum.wrapping_add(member.finish());
+                size += length + key.len() + 3;
+            }
+            sum.hash(&mut hasher);
+        }
+    }
+    (hasher.finish(), size)
+}

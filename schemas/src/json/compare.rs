@@ -1,0 +1,110 @@
+//! Two ways to compare JSON beside equality by value: to the letter, and by digest.
+
+use blake3::Hasher;
+
+use super::{Json, Number, Object};
+
+impl Json<'_> {
+    /// True if both are the same value *and* every number is spelled the same. Order of members doesn't count.
+    pub fn is_identical(&self, other: &Json) -> bool {
+        match (self, other) {
+            (Json::Number(left), Json::Number(right)) => left.as_str() == right.as_str(),
+            (Json::Array(left), Json::Array(right)) => {
+                left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left.is_identical(right))
+            }
+            (Json::Object(left), Json::Object(right)) => left.is_identical(right),
+            (Json::Number(_) | Json::Array(_) | Json::Object(_), _) => false,
+            (left, right) => left == right,
+        }
+    }
+
+    /// Feeds the value to `hasher` so that equal values, whatever their spelling and order, feed the same bytes and
+    /// different values different ones.
+    pub fn feed(&self, hasher: &mut Hasher) {
+        match self {
+            Json::Null => feed_tag(b'0', 0, hasher),
+            Json::Bool(value) => feed_tag(b'b', usize::from(*value), hasher),
+            Json::Number(number) => feed_number(number, hasher),
+            Json::String(text) => feed_text(text, hasher),
+            Json::Array(items) => {
+                feed_tag(b'a', items.len(), hasher);
+                items.iter().for_each(|item| item.feed(hasher));
+            }
+            Json::Object(object) => object.feed(hasher),
+        }
+    }
+}
+
+impl Object<'_> {
+    /// [`Json::is_identical`] of the members.
+    pub fn is_identical(&self, other: &Object) -> bool {
+        if self.len() != other.len() {
+            return false;
+        }
+        let twins = other.lookup();
+        self.iter().all(|(key, value)| twins.get(key).is_some_and(|twin| value.is_identical(twin)))
+    }
+
+    /// [`Json::feed`] of the object, its members in the order of their keys.
+    pub fn feed(&self, hasher: &mut Hasher) {
+        feed_tag(b'o', self.len(), hasher);
+        let mut members: Vec<_> = self.iter().collect();
+        members.sort_unstable_by_key(|(key, _)| *key);
+        for (key, value) in members {
+            feed_text(key, hasher);
+            value.feed(hasher);
+        }
+    }
+}
+
+/// Feeds a string as [`Json::feed`] feeds a string value.
+pub fn feed_text(text: &str, hasher: &mut Hasher) {
+    feed_tag(b's', text.len(), hasher);
+    hasher.update(text.as_bytes());
+}
+
+fn feed_number(number: &Number, hasher: &mut Hasher) {
+    let (negative, digits, power) = number.decimal();
+    feed_tag(if negative { b'-' } else { b'+' }, digits.len(), hasher);
+    hasher.update(&digits);
+    hasher.update(&power.to_le_bytes());
+}
+
+/// A tag and a length delimit every value, so no two different trees feed the same bytes.
+fn feed_tag(tag: u8, length: usize, hasher: &mut Hasher) {
+    let mut head = [tag; 9];
+    head[1..].copy_from_slice(&(length as u64).to_le_bytes());
+    hasher.update(&head);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> Json<'_> {
+        Json::parse(text.as_bytes()).unwrap()
+    }
+
+    fn digest(text: &str) -> blake3::Hash {
+        let mut hasher = Hasher::new();
+        json(text).feed(&mut hasher);
+        hasher.finalize()
+    }
+
+    #[test]
+    fn identity_minds_the_spelling_of_numbers_and_equality_does_not() {
+        let (left, right) = (json(r#"{"a":[1.0],"b":null}"#), json(r#"{"b":null,"a":[1]}"#));
+        assert!(left == right && !left.is_identical(&right));
+        assert!(json(r#"{"b":1,"a":[2]}"#).is_identical(&json(r#"{"a":[2],"b":1}"#)));
+        assert!(!json("[1]").is_identical(&json("[1,2]")));
+        assert!(!json("1").is_identical(&json("\"1\"")));
+    }
+
+    #[test]
+    fn equal_values_have_one_digest_and_different_ones_differ() {
+        assert_eq!(digest(r#"{"a":1e2,"b":[true]}"#), digest(r#"{"b":[true],"a":100.0}"#));
+        for (left, right) in [("[[1],2]", "[[1,2]]"), ("\"1\"", "1"), ("{}", "[]"), ("null", "false"), ("-1", "1")] {
+            assert_ne!(digest(left), digest(right), "{left} {right}");
+        }
+    }
+}

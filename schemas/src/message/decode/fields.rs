@@ -1,0 +1,85 @@
+//! Taking the fields of an object one by one, each with its kind, and keeping the rest.
+
+use std::borrow::Cow;
+
+use super::error::{DecodeError, Problem};
+use crate::json::{Json, Object};
+
+/// The fields of one object that haven't been read yet.
+pub(super) struct Fields<'a> {
+    object: Object<'a>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(object: Object<'a>) -> Self {
+        Fields { object }
+    }
+
+    /// What nobody asked for.
+    pub(super) fn rest(self) -> Object<'a> {
+        self.object
+    }
+
+    /// The field, unless it is absent or null.
+    pub(super) fn optional(&mut self, key: &str) -> Option<Json<'a>> {
+        self.object.remove(key).filter(|json| !json.is_null())
+    }
+
+    pub(super) fn required(&mut self, key: &str) -> Result<Json<'a>, DecodeError> {
+        self.object.remove(key).ok_or_else(|| DecodeError::new(Problem::Missing).inside(key))
+    }
+
+    pub(super) fn text(&mut self, key: &str) -> Result<Cow<'a, str>, DecodeError> {
+        expect_str(self.required(key)?).map_err(|error| error.inside(key))
+    }
+
+    pub(super) fn optional_text(&mut self, key: &str) -> Result<Option<Cow<'a, str>>, DecodeError> {
+        self.optional(key).map(expect_str).transpose().map_err(|error| error.inside(key))
+    }
+
+    pub(super) fn object(&mut self, key: &str) -> Result<Object<'a>, DecodeError> {
+        match self.required(key)? {
+            Json::Object(object) => Ok(object),
+            other => Err(DecodeError::kind("object", &other).inside(key)),
+        }
+    }
+
+    pub(super) fn boolean(&mut self, key: &str, default: bool) -> Result<bool, DecodeError> {
+        match self.object.remove(key) {
+            None => Ok(default),
+            Some(json) => json.as_bool().ok_or_else(|| DecodeError::kind("boolean", &json).inside(key)),
+        }
+    }
+
+    /// A count: required unless there is a default.
+    pub(super) fn count(&mut self, key: &str, default: Option<u64>) -> Result<u64, DecodeError> {
+        match (self.object.remove(key), default) {
+            (None, Some(default)) => Ok(default),
+            (None, None) => Err(DecodeError::new(Problem::Missing).inside(key)),
+            (Some(json), _) => json.as_u64().ok_or_else(|| DecodeError::kind("unsigned integer", &json).inside(key)),
+        }
+    }
+
+    /// Text that must be one of a closed set of names.
+    pub(super) fn named<T>(&mut self, key: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, DecodeError> {
+        let text = self.text(key)?;
+        read(&text).ok_or_else(|| DecodeError::new(Problem::UnknownValue(text.into_owned())).inside(key))
+    }
+
+    /// Text of a certain form.
+    pub(super) fn parsed<T>(&mut self, key: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, DecodeError> {
+        let text = self.text(key)?;
+        read(&text).ok_or_else(|| DecodeError::new(Problem::Malformed(text.into_owned())).inside(key))
+    }
+}
+
+pub(super) fn expect_object<'j, 'a>(json: &'j Json<'a>) -> Result<&'j Object<'a>, DecodeError> {
+    json.as_object().ok_or_else(|| DecodeError::kind("object", json))
+}
+
+pub(super) fn expect_str(json: Json<'_>) -> Result<Cow<'_, str>, DecodeError> {
+    match json {
+        Json::String(text) => Ok(text),
+        other => Err(DecodeError::kind("string", &other)),
+    }
+}

@@ -1,0 +1,145 @@
+//! The metadata of a message from JSON.
+
+use std::borrow::Cow;
+
+use rust_decimal::Decimal;
+
+use super::error::{DecodeError, Problem};
+use super::fields::{Fields, expect_str};
+use crate::json::{Json, Object};
+use crate::message::block::{Origin, UnknownBlock};
+use crate::message::encode::WIRE_BLOCKS;
+use crate::message::{
+    ContentBlock, Message, MessageMetadata, MessageStatus, RoutingDecisionRecord, RoutingMode, Usage,
+};
+
+pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeError> {
+    let Json::Object(object) = json else { return Err(DecodeError::kind("object", &json)) };
+    let mut fields = Fields::new(object);
+    let status = match fields.optional("status") {
+        Some(json) => read_status(json).map_err(|error| error.inside("status"))?,
+        None => MessageStatus::Complete,
+    };
+    Ok(MessageMetadata {
+        model: fields.optional_text("model")?,
+        provider: fields.optional_text("provider")?,
+        routing: optional(&mut fields, "routing", routing)?,
+        usage: optional(&mut fields, "usage", usage)?,
+        parent_tool_use_id: fields.optional_text("parent_tool_use_id")?,
+        status,
+        provider_raw: optional(&mut fields, "provider_raw", Ok)?,
+        user_id: fields.optional_text("user_id")?,
+        team_id: fields.optional_text("team_id")?,
+        unknown_fields: fields.rest(),
+    })
+}
+
+fn read_status(json: Json<'_>) -> Result<MessageStatus, DecodeError> {
+    let text = expect_str(json)?;
+    MessageStatus::from_text(&text).ok_or_else(|| DecodeError::new(Problem::UnknownValue(text.into_owned())))
+}
+
+fn optional<'a, T>(
+    fields: &mut Fields<'a>,
+    key: &str,
+    read: impl Fn(Object<'a>) -> Result<T, DecodeError>,
+) -> Result<Option<T>, DecodeError> {
+    match fields.optional(key) {
+        None => Ok(None),
+        Some(Json::Object(object)) => read(object).map(Some).map_err(|error| error.inside(key)),
+        Some(other) => Err(DecodeError::kind("object", &other).inside(key)),
+    }
+}
+
+fn routing(object: Object<'_>) -> Result<RoutingDecisionRecord<'_>, DecodeError> {
+    let mut fields = Fields::new(object);
+    Ok(RoutingDecisionRecord {
+        mode: fields.named("mode", RoutingMode::from_text)?,
+        chosen_model: fields.text("chosen_model")?,
+        reason: fields.text("reason")?,
+        rule_name: fields.optional_text("rule_name")?,
+        confidence: match fields.optional("confidence") {
+            Some(json) => Some(json.as_f64().ok_or_else(|| DecodeError::kind("number", &json).inside("confidence"))?),
+            None => None,
+        },
+        alternatives_considered: alternatives(fields.optional("alternatives_considered"))
+            .map_err(|error| error.inside("alternatives_considered"))?,
+    })
+}
+
+fn alternatives(json: Option<Json<'_>>) -> Result<Vec<Cow<'_, str>>, DecodeError> {
+    match json {
+        None => Ok(Vec::new()),
+        Some(Json::Array(items)) => {
+            let texts = items.into_iter().enumerate();
+            texts.map(|(index, item)| expect_str(item).map_err(|error| error.at(index))).collect()
+        }
+        Some(other) => Err(DecodeError::kind("array", &other)),
+    }
+}
+
+fn usage(object: Object<'_>) -> Result<Usage<'_>, DecodeError> {
+    let mut fields = Fields::new(object);
+    Ok(Usage {
+        input_tokens: fields.count("input_tokens", None)?,
+        output_tokens: fields.count("output_tokens", None)?,
+        cached_input_tokens: fields.count("cached_input_tokens", Some(0))?,
+        cache_creation_input_tokens: fields.count("cache_creation_input_tokens", Some(0))?,
+        cost_usd: fields
+            .required("cost_usd")
+            .and_then(|json| decimal(json).map_err(|error| error.inside("cost_usd")))?,
+        pricing_version: fields.text("pricing_version")?,
+        latency_ms: fields.count("latency_ms", None)?,
+    })
+}
+
+/// A decimal is written as a string; a number is taken by its spelling, so it never passes through a double.
+fn decimal(json: Json<'_>) -> Result<Decimal, DecodeError> {
+    let text = match &json {
+        Json::String(text) => text,
+        Json::Number(number) => number.as_str(),
+        other => return Err(DecodeError::kind("decimal string", other)),
+    };
+    let exact = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text));
+    exact.map_err(|_| DecodeError::new(Problem::Malformed(text.to_owned())))
+}
+
+/// Puts the blocks that only a provider can name back where they stood (see [`crate::message::encode`]).
+///
+/// What doesn't have the expected form stays in `provider_raw` untouched.
+pub(super) fn restore_wire_blocks(message: &mut Message) {
+    let Some(raw) = &mut message.metadata.provider_raw else { return };
+    let mut found = Vec::new();
+    for (adapter, mine) in raw.iter_mut() {
+        let Some(mine) = mine.as_object_mut() else { continue };
+        let Some(Json::Array(entries)) = mine.get(WIRE_BLOCKS) else { continue };
+        let places: Option<Vec<_>> = entries.iter().map(place).collect();
+        let (Some(places), Some(Json::Array(entries))) = (places, mine.remove(WIRE_BLOCKS)) else { continue };
+        for (place, entry) in places.into_iter().zip(entries) {
+            if let Json::Array(mut entry) = entry {
+                found.push((place, Cow::Owned(adapter.to_owned()), entry.pop().unwrap_or_default()));
+            }
+        }
+    }
+    // In their order, so that each lands where it stood before those behind it do.
+    found.sort_by_key(|(place, ..)| *place);
+    for ((outer, inner), adapter, json) in found {
+        let block = ContentBlock::Unknown(UnknownBlock { origin: Origin::Wire(adapter), json });
+        match (inner, message.content.get_mut(outer)) {
+            (Some(inner), Some(ContentBlock::ToolResult(result))) => {
+                result.content.insert(inner.min(result.content.len()), block);
+            }
+            _ => message.content.insert(outer.min(message.content.len()), block),
+        }
+    }
+}
+
+/// `[outer, block]` or `[outer, inner, block]`.
+fn place(entry: &Json) -> Option<(usize, Option<usize>)> {
+    let index = |json: &Json| json.as_u64().and_then(|value| usize::try_from(value).ok());
+    match entry.as_array()? {
+        [outer, _] => Some((index(outer)?, None)),
+        [outer, inner, _] => Some((index(outer)?, Some(index(inner)?))),
+        _ => None,
+    }
+}

@@ -1,0 +1,281 @@
+//! JSON to messages, strictly or tolerantly (§10.3).
+//!
+//! Strict decoding refuses a block whose type isn't one of the six. Tolerant decoding keeps it as
+//! [`ContentBlock::Unknown`] with a warning, in tool results too. Both keep fields that they don't know, refuse a known
+//! block that is malformed, and bring a message of an older version up to date first.
+//!
+//! What lives here: the shape of the JSON. What doesn't: the rules that a well-formed message may still break
+//! ([`super::validate`]).
+
+mod error;
+mod fields;
+mod metadata;
+
+use std::fmt;
+
+pub use error::{DecodeError, Problem};
+use fields::{Fields, expect_object};
+
+use super::block::{ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock, UnknownBlock};
+use super::{ContentBlock, Message, MessageMetadata, Role, SCHEMA_VERSION, Timestamp};
+use crate::json::{Json, Object};
+
+/// What to do with a block whose type is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Refuse it.
+    Strict,
+    /// Keep it, with a warning.
+    Tolerant,
+}
+
+/// A block that tolerant decoding couldn't name: one WARN line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodeWarning {
+    /// Where it stands, as a path from `$`.
+    pub path: String,
+    /// What it calls itself; `None` if it doesn't say.
+    pub block_type: Option<String>,
+}
+
+impl fmt::Display for DecodeWarning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.block_type.as_deref().unwrap_or("(none)");
+        write!(formatter, "{}: unknown content block type `{name}` is kept but not read (§10.3)", self.path)
+    }
+}
+
+/// Brings the JSON of a message from one version to the next (§10.2).
+#[derive(Debug, Clone, Copy)]
+pub struct Migration {
+    /// The version that it reads; it writes the one after.
+    pub from: i64,
+    /// The change.
+    pub apply: fn(&mut Object),
+}
+
+/// The migrations up to [`SCHEMA_VERSION`], in order. The first version has no predecessor, so there is none yet.
+pub const MIGRATIONS: &[Migration] = &[];
+
+/// Reads one message, after the migrations that its version needs.
+///
+/// # Errors
+/// The first field that is missing or of the wrong kind, with its path.
+pub fn decode_message<'a>(json: &'a Json<'_>, mode: Mode) -> Result<(Message<'a>, Vec<DecodeWarning>), DecodeError> {
+    decode_message_with(json, mode, MIGRATIONS)
+}
+
+/// [`decode_message`] with other migrations.
+pub fn decode_message_with<'a>(
+    json: &'a Json<'_>,
+    mode: Mode,
+    migrations: &[Migration],
+) -> Result<(Message<'a>, Vec<DecodeWarning>), DecodeError> {
+    let object = expect_object(json)?;
+    let stored = match object.get("schema_version") {
+        Some(version) => {
+            version.as_i64().ok_or_else(|| DecodeError::kind("integer", version).inside("schema_version"))?
+        }
+        None => SCHEMA_VERSION,
+    };
+    let mut object = object.reborrow();
+    let mut version = stored;
+    for migration in migrations {
+        if migration.from == version {
+            (migration.apply)(&mut object);
+            version += 1;
+        }
+    }
+    let mut warnings = Vec::new();
+    let mut message = message(Fields::new(object), mode, &mut warnings)?;
+    message.schema_version = version;
+    Ok((message, warnings))
+}
+
+fn message<'a>(
+    mut fields: Fields<'a>,
+    mode: Mode,
+    warnings: &mut Vec<DecodeWarning>,
+) -> Result<Message<'a>, DecodeError> {
+    let id = fields.text("id")?;
+    let session_id = fields.text("session_id")?;
+    let role = fields.named("role", Role::from_text)?;
+    let content = fields.required("content")?;
+    let content = take_blocks(content, mode, "$.content", warnings).map_err(|error| error.inside("content"))?;
+    let created_at = fields.parsed("created_at", Timestamp::parse)?;
+    let mut message = Message::new(id, session_id, role, content, created_at);
+    if let Some(json) = fields.optional("metadata") {
+        message.metadata = metadata::metadata(json).map_err(|error| error.inside("metadata"))?;
+        metadata::restore_wire_blocks(&mut message);
+    }
+    fields.optional("schema_version");
+    message.unknown_fields = fields.rest();
+    Ok(message)
+}
+
+/// Reads metadata alone.
+///
+/// # Errors
+/// Like [`decode_message`].
+pub fn decode_metadata<'a>(json: &'a Json<'_>) -> Result<MessageMetadata<'a>, DecodeError> {
+    metadata::metadata(json.reborrow())
+}
+
+/// Reads a list of blocks; paths in warnings start at `$`.
+///
+/// # Errors
+/// Like [`decode_message`].
+pub fn decode_blocks<'a>(
+    json: &'a Json<'_>,
+    mode: Mode,
+) -> Result<(Vec<ContentBlock<'a>>, Vec<DecodeWarning>), DecodeError> {
+    let mut warnings = Vec::new();
+    Ok((take_blocks(json.reborrow(), mode, "$", &mut warnings)?, warnings))
+}
+
+fn take_blocks<'a>(
+    json: Json<'a>,
+    mode: Mode,
+    path: &str,
+    warnings: &mut Vec<DecodeWarning>,
+) -> Result<Vec<ContentBlock<'a>>, DecodeError> {
+    let Json::Array(items) = json else { return Err(DecodeError::kind("array", &json)) };
+    let blocks = items.into_iter().enumerate().map(|(index, item)| {
+        take_block(item, mode, &format!("{path}[{index}]"), warnings).map_err(|error| error.at(index))
+    });
+    blocks.collect()
+}
+
+fn take_block<'a>(
+    json: Json<'a>,
+    mode: Mode,
+    path: &str,
+    warnings: &mut Vec<DecodeWarning>,
+) -> Result<ContentBlock<'a>, DecodeError> {
+    let tag = expect_object(&json)?.get("type").and_then(Json::as_str).map(str::to_owned);
+    match (tag.as_deref(), json) {
+        (Some("tool_result"), Json::Object(object)) => tool_result(Fields::new(object), mode, path, warnings),
+        (Some(tag), Json::Object(object)) if FLAT_TAGS.contains(&tag) => flat_block(tag, Fields::new(object)),
+        (_, json) if mode == Mode::Tolerant => {
+            warnings.push(DecodeWarning { path: path.to_owned(), block_type: tag });
+            Ok(ContentBlock::Unknown(UnknownBlock { origin: Origin::Canonical, json }))
+        }
+        (Some(tag), _) => Err(DecodeError::new(Problem::UnknownTag(tag.to_owned())).inside("type")),
+        (None, _) => Err(DecodeError::new(Problem::Missing).inside("type")),
+    }
+}
+
+/// The tags of blocks that hold no blocks.
+const FLAT_TAGS: [&str; 5] = ["text", "image", "tool_use", "thinking", "redacted_thinking"];
+
+fn flat_block<'a>(tag: &str, mut fields: Fields<'a>) -> Result<ContentBlock<'a>, DecodeError> {
+    Ok(match tag {
+        "text" => ContentBlock::Text(fields.text("text")?),
+        "image" => {
+            let source = fields.required("source")?;
+            let source = image_source(source).map_err(|error| error.inside("source"))?;
+            ContentBlock::Image(ImageBlock { source, media_type: fields.text("media_type")? })
+        }
+        "tool_use" => ContentBlock::ToolUse(ToolUseBlock {
+            id: fields.text("id")?,
+            name: fields.text("name")?,
+            input: fields.object("input")?,
+        }),
+        "thinking" => {
+            ContentBlock::Thinking { text: fields.text("text")?, signature: fields.optional_text("signature")? }
+        }
+        _ => ContentBlock::RedactedThinking { data: fields.text("data")? },
+    })
+}
+
+fn tool_result<'a>(
+    mut fields: Fields<'a>,
+    mode: Mode,
+    path: &str,
+    warnings: &mut Vec<DecodeWarning>,
+) -> Result<ContentBlock<'a>, DecodeError> {
+    let content = fields.required("content")?;
+    let inner = format!("{path}.content");
+    Ok(ContentBlock::ToolResult(ToolResultBlock {
+        tool_use_id: fields.text("tool_use_id")?,
+        content: take_blocks(content, mode, &inner, warnings).map_err(|error| error.inside("content"))?,
+        is_error: fields.boolean("is_error", false)?,
+    }))
+}
+
+fn image_source(json: Json<'_>) -> Result<ImageSource<'_>, DecodeError> {
+    let Json::Object(object) = json else { return Err(DecodeError::kind("object", &json)) };
+    let mut fields = Fields::new(object);
+    let kind = fields.text("kind")?;
+    let data = fields.text("data");
+    Ok(match &*kind {
+        "base64" => ImageSource::Base64(data?),
+        "url" => ImageSource::Url(data?),
+        "file_ref" => ImageSource::FileRef(data?),
+        _ => return Err(DecodeError::new(Problem::UnknownValue(kind.into_owned())).inside("kind")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> Json<'_> {
+        Json::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn tolerance_reaches_into_tool_results_and_names_every_place() {
+        let blocks = json(
+            r#"[{"type":"tool_result","tool_use_id":"tu_a","content":[{"type":"audio","x":1},{"type":"text","text":"ok"}]},{"x":2}]"#,
+        );
+        let (decoded, warnings) = decode_blocks(&blocks, Mode::Tolerant).unwrap();
+        let paths: Vec<_> = warnings.iter().map(|warning| warning.path.as_str()).collect();
+        assert_eq!(paths, ["$[0].content[0]", "$[1]"]);
+        assert!(matches!(&decoded[1], ContentBlock::Unknown(block) if block.origin == Origin::Canonical));
+        let error = decode_blocks(&blocks, Mode::Strict).unwrap_err();
+        assert_eq!(error.to_string(), "$[0].content[0].type: unknown type `audio`");
+    }
+
+    #[test]
+    fn a_malformed_known_block_fails_in_both_modes_with_its_path() {
+        for (text, message) in [
+            (r#"[{"type":"text"}]"#, "$[0].text: missing"),
+            (r#"[{"type":"tool_use","id":"a","name":"n","input":[1]}]"#, "$[0].input: expected object, got array"),
+            (
+                r#"[{"type":"image","source":{"kind":"ftp","data":"x"},"media_type":"i"}]"#,
+                "$[0].source.kind: unknown value `ftp`",
+            ),
+            (r#"["x"]"#, "$[0]: expected object, got string"),
+            (r#"{}"#, "$: expected array, got object"),
+        ] {
+            for mode in [Mode::Strict, Mode::Tolerant] {
+                assert_eq!(decode_blocks(&json(text), mode).unwrap_err().to_string(), message);
+            }
+        }
+    }
+
+    #[test]
+    fn an_older_message_is_migrated_when_it_is_read() {
+        fn rename(object: &mut Object) {
+            let text = object.remove("when").unwrap_or_default();
+            object.insert("created_at", text);
+        }
+        let migrations = [Migration { from: 0, apply: rename }];
+        let old = json(
+            r#"{"id":"a","session_id":"s","role":"user","content":[],"when":"2026-05-08T12:00:00Z","schema_version":0}"#,
+        );
+        let (message, _) = decode_message_with(&old, Mode::Strict, &migrations).unwrap();
+        assert_eq!(message.schema_version, 1);
+        assert!(decode_message(&old, Mode::Strict).is_err());
+    }
+
+    #[test]
+    fn unknown_fields_are_kept_beside_the_known_ones() {
+        let text = r#"{"id":"a","session_id":"s","role":"user","content":[],"created_at":"2026-05-08T12:00:00Z","mood":"good","metadata":{"weather":1}}"#;
+        let parsed = json(text);
+        let (message, _) = decode_message(&parsed, Mode::Strict).unwrap();
+        assert_eq!(message.unknown_fields.get("mood").and_then(Json::as_str), Some("good"));
+        assert_eq!(message.metadata.unknown_fields.get("weather").and_then(Json::as_u64), Some(1));
+    }
+}

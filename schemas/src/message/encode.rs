@@ -1,0 +1,247 @@
+//! Messages to JSON.
+//!
+//! Every known field is written, defaults too, in one fixed order. A block of a later version of the format goes back where
+//! it stood. A block that only a provider can name must not stand among the six, where its tag could be taken for a future
+//! one of ours: it goes to `provider_raw`, under its adapter's key, as `"blocks": [[index, block], …]` (inside a tool
+//! result `[index, inner index, block]`), and decoding puts it back.
+
+use std::borrow::Cow;
+
+use blake3::Hasher;
+
+use super::block::{ContentBlock, Origin, UnknownBlock};
+use super::metadata::{MessageMetadata, RoutingDecisionRecord, Usage};
+use super::{Message, ToolResultBlock};
+use crate::json::{Json, Number, Object};
+
+/// Where in an adapter's part of `provider_raw` its own blocks stand.
+pub(super) const WIRE_BLOCKS: &str = "blocks";
+
+/// What to do with what this version doesn't know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknowns {
+    /// Write it: nothing is lost.
+    Keep,
+    /// Leave it out: the normalised form, which every reader of this version reads.
+    Drop,
+}
+
+/// The message as JSON.
+pub fn encode_message<'m>(message: &'m Message, unknowns: Unknowns) -> Json<'m> {
+    let mut object = Object::new();
+    object.insert("id", &*message.id);
+    object.insert("session_id", &*message.session_id);
+    object.insert("role", message.role.as_str());
+    object.insert("content", encode_blocks(&message.content, unknowns));
+    object.insert("created_at", message.created_at.to_string());
+    object.insert("metadata", metadata(message, unknowns));
+    object.insert("schema_version", message.schema_version);
+    if unknowns == Unknowns::Keep {
+        append(&mut object, &message.unknown_fields);
+    }
+    Json::Object(object)
+}
+
+/// The blocks as JSON; those that only a provider can name are left out.
+pub fn encode_blocks<'m>(blocks: &'m [ContentBlock], unknowns: Unknowns) -> Json<'m> {
+    Json::Array(blocks.iter().filter_map(|block| encode_block(block, unknowns)).collect())
+}
+
+fn encode_block<'m>(block: &'m ContentBlock, unknowns: Unknowns) -> Option<Json<'m>> {
+    let mut object = Object::new();
+    object.insert("type", block.tag());
+    match block {
+        ContentBlock::Text(text) => {
+            object.insert("text", &**text);
+        }
+        ContentBlock::Image(image) => {
+            let source: Object = [("kind", image.source.kind()), ("data", image.source.data())].into_iter().collect();
+            object.insert("source", source);
+            object.insert("media_type", &*image.media_type);
+        }
+        ContentBlock::ToolUse(call) => {
+            object.insert("id", &*call.id);
+            object.insert("name", &*call.name);
+            object.insert("input", call.input.reborrow());
+        }
+        ContentBlock::ToolResult(result) => tool_result(result, unknowns, &mut object),
+        ContentBlock::Thinking { text, signature } => {
+            object.insert("text", &**text);
+            object.insert("signature", optional(signature));
+        }
+        ContentBlock::RedactedThinking { data } => {
+            object.insert("data", &**data);
+        }
+        ContentBlock::Unknown(UnknownBlock { origin: Origin::Canonical, json }) if unknowns == Unknowns::Keep => {
+            return Some(json.reborrow());
+        }
+        ContentBlock::Unknown(_) => return None,
+    }
+    Some(Json::Object(object))
+}
+
+fn tool_result<'m>(result: &'m ToolResultBlock, unknowns: Unknowns, object: &mut Object<'m>) {
+    object.insert("tool_use_id", &*result.tool_use_id);
+    object.insert("content", encode_blocks(&result.content, unknowns));
+    object.insert("is_error", result.is_error);
+}
+
+fn metadata<'m>(message: &'m Message, unknowns: Unknowns) -> Json<'m> {
+    let metadata = &message.metadata;
+    let mut raw = metadata.provider_raw.as_ref().map(Object::reborrow);
+    if unknowns == Unknowns::Keep {
+        add_wire_blocks(&message.content, &mut raw);
+    }
+    let mut object = known_metadata(metadata);
+    object.insert("provider_raw", raw.map_or(Json::Null, Json::Object));
+    if unknowns == Unknowns::Keep {
+        append(&mut object, &metadata.unknown_fields);
+    }
+    Json::Object(object)
+}
+
+fn known_metadata<'m>(metadata: &'m MessageMetadata) -> Object<'m> {
+    let mut object = Object::new();
+    object.insert("model", optional(&metadata.model));
+    object.insert("provider", optional(&metadata.provider));
+    object.insert("routing", metadata.routing.as_ref().map_or(Json::Null, routing));
+    object.insert("usage", metadata.usage.as_ref().map_or(Json::Null, usage));
+    object.insert("parent_tool_use_id", optional(&metadata.parent_tool_use_id));
+    object.insert("status", metadata.status.as_str());
+    object.insert("provider_raw", Json::Null);
+    object.insert("user_id", optional(&metadata.user_id));
+    object.insert("team_id", optional(&metadata.team_id));
+    object
+}
+
+fn routing<'m>(record: &'m RoutingDecisionRecord) -> Json<'m> {
+    let mut object = Object::new();
+    object.insert("mode", record.mode.as_str());
+    object.insert("chosen_model", &*record.chosen_model);
+    object.insert("reason", &*record.reason);
+    object.insert("rule_name", optional(&record.rule_name));
+    object.insert("confidence", record.confidence.and_then(Number::from_f64).map_or(Json::Null, Json::Number));
+    let alternatives = record.alternatives_considered.iter();
+    object.insert("alternatives_considered", alternatives.map(|model| Json::from(&**model)).collect::<Vec<_>>());
+    Json::Object(object)
+}
+
+/// Usage as JSON; the cost is a string, with its scale.
+pub fn usage<'m>(usage: &'m Usage) -> Json<'m> {
+    let mut object = Object::new();
+    object.insert("input_tokens", usage.input_tokens);
+    object.insert("output_tokens", usage.output_tokens);
+    object.insert("cost_usd", usage.cost_usd.to_string());
+    object.insert("pricing_version", &*usage.pricing_version);
+    object.insert("latency_ms", usage.latency_ms);
+    object.insert("cached_input_tokens", usage.cached_input_tokens);
+    object.insert("cache_creation_input_tokens", usage.cache_creation_input_tokens);
+    Json::Object(object)
+}
+
+/// Adds the blocks of providers to the parts of their adapters.
+fn add_wire_blocks<'m>(content: &'m [ContentBlock], raw: &mut Option<Object<'m>>) {
+    let mut add = |adapter: &'m str, mut place: Vec<Json<'m>>, json: &'m Json| {
+        place.push(json.reborrow());
+        let raw = raw.get_or_insert_with(Object::new);
+        if raw.get(adapter).and_then(Json::as_object).is_none() {
+            raw.insert(adapter, Object::new());
+        }
+        let Some(mine) = raw.get_mut(adapter).and_then(Json::as_object_mut) else { return };
+        match mine.get_mut(WIRE_BLOCKS) {
+            Some(Json::Array(entries)) => entries.push(Json::Array(place)),
+            _ => {
+                mine.insert(WIRE_BLOCKS, vec![Json::Array(place)]);
+            }
+        }
+    };
+    for (outer, block) in content.iter().enumerate() {
+        match block {
+            ContentBlock::Unknown(UnknownBlock { origin: Origin::Wire(adapter), json }) => {
+                add(adapter, vec![Json::from(outer as u64)], json);
+            }
+            ContentBlock::ToolResult(result) => {
+                for (inner, block) in result.content.iter().enumerate() {
+                    if let ContentBlock::Unknown(UnknownBlock { origin: Origin::Wire(adapter), json }) = block {
+                        add(adapter, vec![Json::from(outer as u64), Json::from(inner as u64)], json);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn optional<'m>(text: &'m Option<Cow<'_, str>>) -> Json<'m> {
+    text.as_deref().map_or(Json::Null, Json::from)
+}
+
+fn append<'m>(object: &mut Object<'m>, more: &'m Object) {
+    for (key, value) in more.iter() {
+        if !object.contains_key(key) {
+            object.insert(key, value.reborrow());
+        }
+    }
+}
+
+impl Message<'_> {
+    /// The digest of everything but `provider_raw`: equal messages have equal digests, on every run and machine (§2.1 goal 5).
+    pub fn digest(&self) -> [u8; 32] {
+        let mut json = encode_message(self, Unknowns::Keep);
+        if let Some(object) = json.as_object_mut() {
+            // Moments are equal whatever offset they are told in.
+            object.insert("created_at", self.created_at.micros());
+            object.get_mut("metadata").and_then(Json::as_object_mut).map(|metadata| metadata.remove("provider_raw"));
+        }
+        let mut hasher = Hasher::new_derive_key("gristmill canonical message digest v1");
+        json.feed(&mut hasher);
+        *hasher.finalize().as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decode::{Mode, decode_message};
+    use super::*;
+
+    const FULL: &str = r#"{"id":"01HZ0000000000000000000001","session_id":"sess_1","role":"assistant","content":[
+        {"type":"thinking","text":"hm","signature":null},{"type":"audio","later":1},{"type":"text","text":"é"},
+        {"type":"tool_use","id":"tu_1","name":"t","input":{"x":1.50}}],"created_at":"2026-05-08T14:00:00.000001+02:00",
+        "metadata":{"model":"a:b","provider":"a","routing":{"mode":"rule","chosen_model":"a:b","reason":"r","rule_name":null,
+        "confidence":0.9,"alternatives_considered":["c:d"]},"usage":{"input_tokens":1,"output_tokens":2,"cost_usd":"1.50",
+        "pricing_version":"v","latency_ms":3,"cached_input_tokens":4,"cache_creation_input_tokens":5},
+        "parent_tool_use_id":null,"status":"error","provider_raw":{"a/b":{"blocks":[[1,{"type":"odd"}]],"patch":[7]}},
+        "user_id":"usr_1","team_id":null,"mood":"good"},"schema_version":1,"extra":[null]}"#;
+
+    #[test]
+    fn a_message_comes_back_whole_blocks_of_providers_and_unknown_fields_included() {
+        let json = Json::parse(FULL.as_bytes()).unwrap();
+        let (message, warnings) = decode_message(&json, Mode::Tolerant).unwrap();
+        assert_eq!(warnings.len(), 1);
+        assert_eq!(message.content[1].tag(), "odd");
+        assert!(encode_message(&message, Unknowns::Keep).is_identical(&json));
+        assert_eq!(message.clone().into_owned(), message);
+    }
+
+    #[test]
+    fn the_normalised_form_holds_only_what_this_version_knows() {
+        let json = Json::parse(FULL.as_bytes()).unwrap();
+        let (message, _) = decode_message(&json, Mode::Tolerant).unwrap();
+        let plain = encode_message(&message, Unknowns::Drop);
+        assert_eq!(plain.get("content").and_then(Json::as_array).map(<[_]>::len), Some(3));
+        assert!(plain.get("extra").is_none());
+        assert!(decode_message(&plain, Mode::Strict).is_ok());
+    }
+
+    #[test]
+    fn the_digest_follows_equality() {
+        let json = Json::parse(FULL.as_bytes()).unwrap();
+        let (message, _) = decode_message(&json, Mode::Tolerant).unwrap();
+        let mut twin = message.clone();
+        twin.metadata.provider_raw = None;
+        twin.created_at = crate::message::Timestamp::from_micros(twin.created_at.micros());
+        assert_eq!((message == twin, message.digest() == twin.digest()), (true, true));
+        twin.metadata.user_id = None;
+        assert_eq!((message == twin, message.digest() == twin.digest()), (false, false));
+    }
+}

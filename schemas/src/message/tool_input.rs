@@ -1,0 +1,164 @@
+//! Does a tool call's input match the tool's schema (§5.2.4)? Checked when it is parsed and again before it is run.
+//!
+//! `pattern` and `format` are annotations here: the schemas of providers use dialects of them that no one engine speaks.
+
+use std::fmt;
+
+use crate::json::{Json, Object};
+
+/// One thing in an input that its schema doesn't allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputError {
+    /// Where, as a path from `$`.
+    pub path: String,
+    /// Which keyword of the schema says no.
+    pub keyword: &'static str,
+}
+
+impl fmt::Display for InputError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: breaks `{}`", self.path, self.keyword)
+    }
+}
+
+/// Everything in `input` that `schema` doesn't allow; empty if it matches.
+pub fn check_input(schema: &Object, input: &Object) -> Vec<InputError> {
+    let mut errors = Vec::new();
+    if type_refuses(schema, "object") {
+        errors.push(InputError { path: "$".to_owned(), keyword: "type" });
+    }
+    check_object(schema, input, "$", &mut errors);
+    errors
+}
+
+fn check(schema: &Object, value: &Json, path: &str, errors: &mut Vec<InputError>) {
+    let mut fail = |keyword| errors.push(InputError { path: path.to_owned(), keyword });
+    if type_refuses(schema, type_of(value)) && !(is_whole(value) && !type_refuses(schema, "integer")) {
+        fail("type");
+    }
+    if schema.get("enum").and_then(Json::as_array).is_some_and(|allowed| !allowed.contains(value)) {
+        fail("enum");
+    }
+    if schema.get("const").is_some_and(|only| only != value) {
+        fail("const");
+    }
+    match value {
+        Json::Number(number) => {
+            let bound = |keyword| schema.get(keyword).and_then(Json::as_f64);
+            check_range(number.as_f64(), bound("minimum"), bound("maximum"), ["minimum", "maximum"], fail);
+        }
+        Json::String(text) => {
+            check_length(schema, text.chars().count(), ["minLength", "maxLength"], fail);
+        }
+        Json::Array(items) => {
+            check_length(schema, items.len(), ["minItems", "maxItems"], fail);
+            if let Some(Json::Object(each)) = schema.get("items") {
+                let items = items.iter().enumerate();
+                items.for_each(|(index, item)| check(each, item, &format!("{path}[{index}]"), errors));
+            }
+        }
+        Json::Object(object) => check_object(schema, object, path, errors),
+        Json::Null | Json::Bool(_) => {}
+    }
+}
+
+fn check_object(schema: &Object, object: &Object, path: &str, errors: &mut Vec<InputError>) {
+    let required = schema.get("required").and_then(Json::as_array).unwrap_or_default();
+    for name in required.iter().filter_map(Json::as_str).filter(|name| !object.contains_key(name)) {
+        errors.push(InputError { path: format!("{path}.{name}"), keyword: "required" });
+    }
+    let properties = schema.get("properties").and_then(Json::as_object);
+    let closed = schema.get("additionalProperties").and_then(Json::as_bool) == Some(false);
+    for (name, value) in object.iter() {
+        let path = format!("{path}.{name}");
+        match properties.and_then(|properties| properties.get(name)) {
+            Some(Json::Object(property)) => check(property, value, &path, errors),
+            Some(_) => {}
+            None if closed => errors.push(InputError { path, keyword: "additionalProperties" }),
+            None => {}
+        }
+    }
+}
+
+fn type_refuses(schema: &Object, name: &str) -> bool {
+    // An integer is a number too.
+    let fits = |allowed: &Json| {
+        allowed.as_str().is_some_and(|allowed| allowed == name || (allowed, name) == ("number", "integer"))
+    };
+    match schema.get("type") {
+        None => false,
+        Some(Json::Array(names)) => !names.iter().any(fits),
+        Some(only) => !fits(only),
+    }
+}
+
+fn type_of(value: &Json) -> &'static str {
+    match value {
+        Json::Number(number) if number.is_integer() => "integer",
+        other => other.kind(),
+    }
+}
+
+/// JSON Schema takes `1.0` for an integer.
+fn is_whole(value: &Json) -> bool {
+    value.as_f64().is_some_and(|number| number.fract() == 0.0)
+}
+
+fn check_length(schema: &Object, length: usize, keywords: [&'static str; 2], fail: impl FnMut(&'static str)) {
+    let bound = |keyword| schema.get(keyword).and_then(Json::as_f64);
+    check_range(length as f64, bound(keywords[0]), bound(keywords[1]), keywords, fail);
+}
+
+fn check_range(
+    value: f64,
+    least: Option<f64>,
+    most: Option<f64>,
+    [below, above]: [&'static str; 2],
+    mut fail: impl FnMut(&'static str),
+) {
+    if least.is_some_and(|least| value < least) {
+        fail(below);
+    }
+    if most.is_some_and(|most| value > most) {
+        fail(above);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(schema: &str, input: &str) -> Vec<String> {
+        let (schema, input) = (Json::parse(schema.as_bytes()).unwrap(), Json::parse(input.as_bytes()).unwrap());
+        let errors = check_input(schema.as_object().unwrap(), input.as_object().unwrap());
+        errors.iter().map(InputError::to_string).collect()
+    }
+
+    const SCHEMA: &str = r#"{"type":"object","required":["n"],"additionalProperties":false,"properties":{
+        "n":{"type":"integer","minimum":1,"maximum":3},"s":{"type":["string","null"],"minLength":2},
+        "l":{"type":"array","maxItems":2,"items":{"enum":["a","b"]}},"f":{"type":"number"},"o":{"properties":{"x":{"const":1}}}}}"#;
+
+    #[test]
+    fn what_matches_passes() {
+        let input = r#"{"n":2.0,"s":null,"l":["a","b"],"f":1,"o":{"x":1.0,"y":"free"}}"#;
+        assert!(faults(SCHEMA, input).is_empty());
+    }
+
+    #[test]
+    fn all_faults_are_told_with_their_paths() {
+        let input = r#"{"s":"é","l":["a","c","b"],"f":"1","o":{"x":2},"z":0}"#;
+        assert_eq!(
+            faults(SCHEMA, input),
+            [
+                "$.n: breaks `required`",
+                "$.s: breaks `minLength`",
+                "$.l: breaks `maxItems`",
+                "$.l[1]: breaks `enum`",
+                "$.f: breaks `type`",
+                "$.o.x: breaks `const`",
+                "$.z: breaks `additionalProperties`",
+            ]
+        );
+        assert_eq!(faults(SCHEMA, r#"{"n":0.5}"#), ["$.n: breaks `type`", "$.n: breaks `minimum`"]);
+    }
+}

@@ -1,0 +1,202 @@
+//! A whole call: a canonical request to the provider's body, and the provider's response to canonical content.
+
+use gristmill_connectors::wire::adapter::{Adapter, SendHints};
+use gristmill_connectors::wire::image::FolderWorkspace;
+use gristmill_connectors::wire::read::{Conversation, ReadContext};
+use gristmill_connectors::wire::transfer::{read_response, write_request};
+use gristmill_connectors::wire::write::{Workspace, WriteOptions};
+use gristmill_connectors::wire::{anthropic as claude, dialect, openrouter as router};
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::decode::{Mode, decode_message};
+use gristmill_schemas::message::encode::{Unknowns, encode_blocks};
+use gristmill_schemas::message::model_id;
+use gristmill_schemas::message::request::{Request, RequestTool};
+use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
+use gristmill_schemas::message::tool_ids::ToolIdMap;
+use gristmill_schemas::message::{Message, Timestamp};
+
+use super::Checked;
+use super::compare::{Matcher, Row};
+use super::model::with_defaults;
+
+/// The limit on output where a case names none.
+const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 128;
+
+const ANTHROPIC_RESPONSE: &str = r#"{"content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
+const OPENAI_RESPONSE: &str = r#"{"choices":[{"finish_reason":"stop","message":{"content":"ok"}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#;
+
+pub fn anthropic(input: &Json, target: &Json) -> Checked {
+    call(&claude::MESSAGES, ANTHROPIC_RESPONSE, input, target)
+}
+
+pub fn openai(input: &Json, target: &Json) -> Checked {
+    call(&dialect::OPENAI_CHAT, OPENAI_RESPONSE, input, target)
+}
+
+pub fn openrouter(input: &Json, target: &Json) -> Checked {
+    call(&router::CHAT, OPENAI_RESPONSE, input, target)
+}
+
+fn call(adapter: &dyn Adapter, default_response: &str, input: &Json, target: &Json) -> Checked {
+    let inputs = Inputs::of(input.get("request").ok_or("no request")?)?;
+    let request = inputs.request()?;
+    let mut conversation = Conversation::new("case");
+    conversation.ids = inputs.ids(adapter.provider());
+    let folder = input.get("request").and_then(|request| request.get("workspace_path")).and_then(Json::as_str);
+    let workspace = folder.and_then(|folder| FolderWorkspace::new(folder).ok());
+    let workspace = workspace.as_ref().map(|workspace| workspace as &dyn Workspace);
+    let options = WriteOptions { workspace, ..WriteOptions::default() };
+    let mut written = write_request(adapter, &request, &mut conversation.ids, options);
+    adapter.send_hints(&mut written.json, &request, &hints(input));
+
+    let default_response = Json::parse(default_response.as_bytes()).map_err(|error| error.to_string())?;
+    let response = input.get("response").unwrap_or(&default_response);
+    let context = ReadContext::at(Timestamp::from_micros(0));
+    let read = read_response(adapter, response, &mut conversation, &context).map_err(|error| error.to_string())?;
+    let choice = read.response.choices.first().ok_or("no choice")?;
+
+    let mut matcher = Matcher::new(&conversation.ids, adapter.provider());
+    if let Some(wanted) = target.get("request_body") {
+        let mut wanted = flattened(wanted);
+        if leave_out_silent(&mut wanted, &written.json) {
+            matcher.rows.add(Row::NothingToSay);
+        }
+        matcher.matches(&wanted, &written.json, "request_body")?;
+    }
+    let model = read.response.model.as_ref().map(|model| model_id::canonical(adapter.provider(), model));
+    let model = model.or(request.model.as_ref().map(ToString::to_string)).unwrap_or_default();
+    let answer: Object = [
+        ("content", encode_blocks(&choice.message.content, Unknowns::Drop)),
+        ("stop_reason", choice.stop_reason.map_or(Json::Null, |reason| Json::from(reason.as_str()))),
+        ("usage", read.response.usage.unwrap_or_default().to_json()),
+        ("provider", Json::from(adapter.provider())),
+        ("model", Json::from(model)),
+        ("id_map", id_map(&conversation.ids, adapter.provider())),
+    ]
+    .into_iter()
+    .collect();
+    for (key, value) in answer.iter() {
+        if let Some(wanted) = target.get(key) {
+            matcher.matches(wanted, value, key)?;
+        }
+    }
+    if let Some(wanted) = target.get("warnings").and_then(Json::as_array) {
+        let came = written.drops.len() + read.warnings.len();
+        if came != wanted.len() {
+            return Err(format!(
+                "expected {} warnings, came {:?} and {:?}",
+                wanted.len(),
+                written.drops,
+                read.warnings
+            ));
+        }
+    }
+    Ok(matcher.rows)
+}
+
+/// Members that the reference's client sends from beside the schema stand in the body like all others.
+fn flattened<'j>(body: &'j Json<'j>) -> Json<'j> {
+    let mut object = body.as_object().map(Object::reborrow).unwrap_or_default();
+    if let Some(Json::Object(extra)) = object.remove("extra_body") {
+        for (key, value) in extra {
+            object.insert(key, value);
+        }
+    }
+    Json::Object(object)
+}
+
+/// Takes messages that have a role and nothing else out of the target, if the answer has none of them.
+fn leave_out_silent(wanted: &mut Json, answer: &Json) -> bool {
+    let silent =
+        |message: &Json| message.as_object().is_some_and(|message| message.len() == 1 && message.contains_key("role"));
+    let told = answer.get("messages").and_then(Json::as_array).is_some_and(|messages| messages.iter().any(silent));
+    match wanted.as_object_mut().and_then(|body| body.get_mut("messages")) {
+        Some(Json::Array(messages)) if !told && messages.iter().any(silent) => {
+            messages.retain(|message| !silent(message));
+            true
+        }
+        _ => false,
+    }
+}
+
+/// What the case's catalog says of the model that is called.
+fn hints(input: &Json) -> SendHints {
+    let catalog = input.get("catalog").and_then(Json::as_array).unwrap_or_default();
+    let model =
+        input.get("request").and_then(|request| request.get("model")).and_then(Json::as_str).unwrap_or_default();
+    let entry = catalog.iter().find(|entry| entry.get("id").and_then(Json::as_str) == Some(model_id::wire_name(model)));
+    SendHints { cache_read_priced: entry.is_some_and(router::cache_read_priced) }
+}
+
+/// The map of the session as the cases write it.
+pub fn id_map<'m>(ids: &'m ToolIdMap, provider: &str) -> Json<'m> {
+    Json::Object(ids.of_provider(provider).into_iter().map(|(canonical, wire)| (canonical, Json::from(wire))).collect())
+}
+
+/// The request of a case, its defaults filled in.
+pub struct Inputs<'j> {
+    json: &'j Json<'j>,
+    messages: Vec<Json<'j>>,
+}
+
+impl<'j> Inputs<'j> {
+    /// From a case's `request`.
+    pub fn of(json: &'j Json<'j>) -> Result<Self, String> {
+        let messages = json.get("messages").and_then(Json::as_array).unwrap_or_default();
+        Ok(Inputs { json, messages: messages.iter().map(with_defaults).collect() })
+    }
+
+    /// The canonical request.
+    pub fn request<'r>(&'r self) -> Result<Request<'r>, String> {
+        let json: &'r Json<'r> = self.json;
+        let text = |key| json.get(key).and_then(Json::as_str).map(Into::into);
+        let messages: Result<Vec<Message>, _> = self
+            .messages
+            .iter()
+            .map(|message| decode_message(message, Mode::Tolerant).map(|(message, _)| message))
+            .collect();
+        let stops = json.get("stop_sequences").and_then(Json::as_array).unwrap_or_default();
+        let limit = json.get("max_output_tokens").and_then(Json::as_u64);
+        Ok(Request {
+            model: text("model"),
+            messages: messages.map_err(|error| error.to_string())?,
+            system_prompt: text("system_prompt"),
+            system_prompt_volatile: text("system_prompt_volatile"),
+            tools: json
+                .get("tools")
+                .and_then(Json::as_array)
+                .unwrap_or_default()
+                .iter()
+                .map(tool)
+                .collect::<Result<_, _>>()?,
+            max_output_tokens: Some(limit.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS)),
+            stop_sequences: stops.iter().filter_map(Json::as_str).map(Into::into).collect(),
+            temperature: json.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
+            output_schema: json.get("output_schema").filter(|schema| !schema.is_null()).map(Json::reborrow),
+            stream: json.get("stream").and_then(Json::as_bool).unwrap_or(false),
+            provider_raw: None,
+        })
+    }
+
+    /// The ids that the case says are known.
+    pub fn ids(&self, provider: &str) -> ToolIdMap {
+        let mut ids = ToolIdMap::new();
+        for (canonical, wire) in
+            self.json.get("tool_id_map").and_then(Json::as_object).into_iter().flat_map(Object::iter)
+        {
+            ids.remember(provider, canonical, wire.as_str().unwrap_or_default());
+        }
+        ids
+    }
+}
+
+fn tool<'j>(json: &'j Json<'j>) -> Result<RequestTool<'j>, String> {
+    let text = |key| json.get(key).and_then(Json::as_str);
+    Ok(RequestTool::Defined(ToolDefinition {
+        name: text("name").ok_or("a tool without a name")?.into(),
+        description: text("description").unwrap_or_default().into(),
+        input_schema: json.get("input_schema").and_then(Json::as_object).map(Object::reborrow).unwrap_or_default(),
+        side_effects: text("side_effects").and_then(SideEffects::from_text).unwrap_or(SideEffects::None),
+        requires_workspace: json.get("requires_workspace").and_then(Json::as_bool).unwrap_or(true),
+    }))
+}

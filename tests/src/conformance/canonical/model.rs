@@ -1,0 +1,188 @@
+//! Blocks, messages, metadata and tools: decoding and rules.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::decode::{self, DecodeError, DecodeWarning, Mode, Problem};
+use gristmill_schemas::message::encode::{Unknowns, encode_blocks, encode_message};
+use gristmill_schemas::message::session::{self, SessionViolation};
+use gristmill_schemas::message::tool::ToolSet;
+use gristmill_schemas::message::tool_schema::check_schema;
+use gristmill_schemas::message::validate::{Violation, validate_message};
+
+use super::compare::{Rows, same};
+use super::{Checked, asked};
+
+pub fn decode_blocks_strict(input: &Json, target: &Json) -> Checked {
+    decode_blocks(input, target, Mode::Strict)
+}
+
+pub fn decode_blocks_tolerant(input: &Json, target: &Json) -> Checked {
+    decode_blocks(input, target, Mode::Tolerant)
+}
+
+fn decode_blocks(input: &Json, target: &Json, mode: Mode) -> Checked {
+    let blocks = input.get("blocks").ok_or("no blocks")?;
+    match decode::decode_blocks(blocks, mode) {
+        Ok((decoded, warnings)) => {
+            check_warnings(target, &warnings)?;
+            decoded_as(target, "blocks", encode_blocks(&decoded, Unknowns::Drop))
+        }
+        Err(error) => refused_as(target, &error),
+    }
+}
+
+pub fn decode_message(input: &Json, target: &Json) -> Checked {
+    let message = input.get("message").ok_or("no message")?;
+    match decode::decode_message(message, Mode::Strict) {
+        Ok((message, _)) => decoded_as(target, "message", encode_message(&message, Unknowns::Drop)),
+        Err(error) => refused_as(target, &error),
+    }
+}
+
+fn decoded_as(target: &Json, key: &'static str, value: Json) -> Checked {
+    let answer: Object = [("ok", Json::from(true)), (key, value)].into_iter().collect();
+    let (target, answer) = asked(target, answer);
+    let target: Object = target
+        .as_object()
+        .into_iter()
+        .flat_map(Object::iter)
+        .filter(|(key, _)| *key != "warnings")
+        .map(|(key, value)| (key, value.reborrow()))
+        .collect();
+    same(&Json::Object(target), &answer)
+}
+
+fn check_warnings(target: &Json, warnings: &[DecodeWarning]) -> Result<(), String> {
+    let wanted = target.get("warnings").and_then(Json::as_array).map(<[_]>::len);
+    match wanted {
+        Some(wanted) if wanted != warnings.len() => Err(format!("expected {wanted} warnings, came {}", warnings.len())),
+        _ => Ok(()),
+    }
+}
+
+/// A refusal is compared by its path and its kind, as far as the target's words tell them.
+fn refused_as(target: &Json, error: &DecodeError) -> Checked {
+    if target.get("ok").and_then(Json::as_bool) != Some(false) {
+        return Err(format!("expected to be decoded, came {error}"));
+    }
+    let words = target.get("msg").and_then(Json::as_str).unwrap_or_default();
+    let quoted =
+        |before: &str| words.split_once(before).and_then(|(_, rest)| rest.split_once('`')).map(|(name, _)| name);
+    if let Some(path) = quoted("at `").filter(|path| *path != error.path()) {
+        return Err(format!("expected a fault at {path}, came {error}"));
+    }
+    if let Some(field) = quoted("missing required field `") {
+        if error.problem != Problem::Missing || !error.path().ends_with(&format!(".{field}")) {
+            return Err(format!("expected the field {field} to be missed, came {error}"));
+        }
+    }
+    Ok(Rows::default())
+}
+
+pub fn validate(input: &Json, target: &Json) -> Checked {
+    let message = with_defaults(input.get("message").ok_or("no message")?);
+    let (message, _) = decode::decode_message(&message, Mode::Tolerant).map_err(|error| error.to_string())?;
+    let found: Vec<String> = validate_message(&message).iter().map(Violation::subject).collect();
+    let wanted = strings(target.get("errors")).iter().map(|text| subject(text)).collect();
+    same_set(wanted, found)
+}
+
+/// What an upstream text is about: what stands before its colon, or its first word.
+fn subject(text: &str) -> String {
+    let head = text.split_once(':').map(|(head, _)| head).unwrap_or(text);
+    if head.contains(' ') { head.split(' ').next().unwrap_or_default().to_lowercase() } else { head.to_lowercase() }
+}
+
+pub fn validate_session(input: &Json, target: &Json) -> Checked {
+    let list = input.get("messages").and_then(Json::as_array).ok_or("no messages")?;
+    let list: Vec<Json> = list.iter().map(with_defaults).collect();
+    let messages: Result<Vec<_>, _> = list.iter().map(|json| decode::decode_message(json, Mode::Tolerant)).collect();
+    let messages: Vec<_> =
+        messages.map_err(|error| error.to_string())?.into_iter().map(|(message, _)| message).collect();
+    let found = session::validate_session(&messages, &ToolSet::default());
+    let found = found.iter().map(|violation| match violation {
+        SessionViolation::Message { violation, .. } => violation.to_string(),
+        SessionViolation::UnknownCall { tool_use_id } => format!("unknown {tool_use_id}"),
+        SessionViolation::ResultBeforeCall { tool_use_id } => format!("precedes {tool_use_id}"),
+        SessionViolation::AnsweredTwice { tool_use_id } => format!("twice {tool_use_id}"),
+        SessionViolation::IdUsedTwice { tool_use_id } => format!("reused {tool_use_id}"),
+        SessionViolation::InputInvalid { tool_use_id, .. } => format!("input {tool_use_id}"),
+    });
+    let wanted = strings(target.get("violations")).into_iter().map(|text| {
+        let id = text.split(' ').find(|word| word.starts_with("tu_")).unwrap_or_default();
+        let kinds = [
+            ("more than once", "twice"),
+            ("unknown", "unknown"),
+            ("precedes", "precedes"),
+            ("reuse", "reused"),
+            ("duplicate", "reused"),
+        ];
+        let kind = kinds.iter().find(|(words, _)| text.contains(words)).map_or(text, |(_, kind)| kind);
+        format!("{kind} {id}")
+    });
+    same_set(wanted.collect(), found.collect())
+}
+
+pub fn metadata_equal(input: &Json, target: &Json) -> Checked {
+    let side = |key| {
+        let json = input.get(key).ok_or(format!("no {key}"))?;
+        decode::decode_metadata(json).map_err(|error| error.to_string())
+    };
+    let (a, b) = (side("a")?, side("b")?);
+    let hash = |metadata: &gristmill_schemas::message::MessageMetadata| {
+        let mut hasher = DefaultHasher::new();
+        metadata.hash(&mut hasher);
+        hasher.finish()
+    };
+    let answer = [("equal", a == b), ("hash_equal", hash(&a) == hash(&b))].into_iter().collect();
+    let (target, answer) = asked(target, answer);
+    same(&target, &answer)
+}
+
+pub fn tool_schema(input: &Json, target: &Json) -> Checked {
+    let schema = input.get("schema").and_then(Json::as_object).ok_or("the schema is no object")?;
+    let errors = check_schema(schema);
+    if target.get("ok").and_then(Json::as_bool) != Some(errors.is_empty()) {
+        return Err(format!("came {errors:?}"));
+    }
+    let wanted = strings(target.get("errors"));
+    if wanted.len() != errors.len() {
+        return Err(format!("expected {} errors, came {errors:?}", wanted.len()));
+    }
+    // A fault may be told at the schema or at its keyword.
+    let near = |wanted: &str, found: &str| {
+        wanted == found || found.strip_prefix(wanted).is_some_and(|rest| !rest[1..].contains('.'))
+    };
+    let path = |text: &str| text.split_once(": ").map_or(text, |(path, _)| path).to_owned();
+    let unmatched = wanted
+        .iter()
+        .find(|text| !errors.iter().any(|error| near(&path(text), &error.path) || near(&error.path, &path(text))));
+    match unmatched {
+        Some(text) => Err(format!("expected {text}, came {errors:?}")),
+        None => Ok(Rows::default()),
+    }
+}
+
+/// A message with arbitrary values for the fields that the case leaves out.
+pub fn with_defaults<'j>(message: &'j Json<'j>) -> Json<'j> {
+    let mut object = message.as_object().map(Object::reborrow).unwrap_or_default();
+    for (key, value) in
+        [("id", "01HZ0000000000000000000001"), ("session_id", "sess_1"), ("created_at", "2026-05-08T12:00:00Z")]
+    {
+        if !object.contains_key(key) {
+            object.insert(key, value);
+        }
+    }
+    Json::Object(object)
+}
+
+fn strings<'j>(json: Option<&'j Json<'j>>) -> Vec<&'j str> {
+    json.and_then(Json::as_array).unwrap_or_default().iter().filter_map(Json::as_str).collect()
+}
+
+fn same_set(mut wanted: Vec<String>, mut found: Vec<String>) -> Checked {
+    wanted.sort();
+    found.sort();
+    if wanted == found { Ok(Rows::default()) } else { Err(format!("expected {wanted:?}, came {found:?}")) }
+}
