@@ -41,7 +41,8 @@ fn every_recorded_exchange_of_a_known_dialect_comes_back_equal() {
     println!("{}", row("all", &total));
     faults.iter().for_each(|fault| println!("{fault}"));
     assert!(total.exchanges > 0 && total.unequal == 0, "{} exchanges came back different", total.unequal);
-    assert!(total.sizes.residual_bytes * 100 < total.sizes.wire_bytes * 15, "residuals are above 15 % of the wire");
+    // What the six blocks can't hold (a provider's own tools above all) stands in residuals: a small share, or an adapter has rotted.
+    assert!(total.sizes.residual_bytes * 100 < total.sizes.wire_bytes * 25, "residuals are above 25 % of the wire");
 }
 
 fn check_file(file: &Path, tallies: &mut BTreeMap<String, Tally>, faults: &mut Vec<String>) {
