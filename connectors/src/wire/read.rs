@@ -14,13 +14,16 @@ use super::adapter::Adapter;
 use super::place::Place;
 use super::raw;
 
+/// Answers when a message at a position was first seen.
+pub type FirstSeen<'c> = dyn Fn(&Position) -> Option<Timestamp> + 'c;
+
 /// What is known about a body before it is read.
 #[derive(Clone, Copy)]
 pub struct ReadContext<'c> {
     /// The time of messages whose own time nobody knows: the exchange's.
     pub time: Timestamp,
     /// The time at which a message at this position was first seen, if it was: a resent message keeps its first id.
-    pub first_seen: Option<&'c dyn Fn(&Position) -> Option<Timestamp>>,
+    pub first_seen: Option<&'c FirstSeen<'c>>,
     /// The session, if it has a name; else it is named after its first message.
     pub session: Option<&'c str>,
 }

@@ -113,12 +113,12 @@ impl Ledger {
 
     async fn read_checkpoint(&mut self, grains: &Table, path: &Path) -> Result<()> {
         let builder = ParquetRecordBatchReaderBuilder::try_new(read(grains, path).await?)
-            .file("can't read the checkpoint", &path)?;
+            .file("can't read the checkpoint", path)?;
         let mask = ProjectionMask::columns(builder.parquet_schema(), ["txn"]);
-        for batch in builder.with_projection(mask).build().file("can't read the checkpoint", &path)? {
-            let batch = batch.file("can't read the checkpoint", &path)?;
+        for batch in builder.with_projection(mask).build().file("can't read the checkpoint", path)? {
+            let batch = batch.file("can't read the checkpoint", path)?;
             if let Some(transactions) = batch.column_by_name("txn").and_then(|column| column.as_struct_opt()) {
-                self.read_transactions(transactions).file("can't read the checkpoint", &path)?;
+                self.read_transactions(transactions).file("can't read the checkpoint", path)?;
             }
         }
         Ok(())
@@ -140,7 +140,7 @@ impl Ledger {
 }
 
 async fn read(grains: &Table, path: &Path) -> Result<Bytes> {
-    grains.location().store().get(path).await.file("can't read", &path)?.bytes().await.file("can't read", &path)
+    grains.location().store().get(path).await.file("can't read", path)?.bytes().await.file("can't read", path)
 }
 
 /// The one action that is looked for; all others are passed over.

@@ -106,17 +106,17 @@ impl LakeLocation {
         if let Some(target) = self.local_path(path) {
             return tokio::task::spawn_blocking(move || publish_local(file, &target))
                 .await
-                .file("can't write", &path)?
+                .file("can't write", path)?
                 .file("can't write", path.to_string());
         }
         let bytes = gristmill_connectors::source::SourceBytes::map(file.path())?;
-        let upload = self.store.put_multipart(path).await.file("can't write", &path)?;
+        let upload = self.store.put_multipart(path).await.file("can't write", path)?;
         let mut writer = WriteMultipart::new(upload);
         for chunk in bytes.chunks(UPLOAD_PART) {
-            writer.wait_for_capacity(UPLOADS).await.file("can't write", &path)?;
+            writer.wait_for_capacity(UPLOADS).await.file("can't write", path)?;
             writer.write(chunk);
         }
-        writer.finish().await.file("can't write", &path)?;
+        writer.finish().await.file("can't write", path)?;
         Ok(())
     }
 

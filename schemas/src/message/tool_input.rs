@@ -33,7 +33,7 @@ pub fn check_input(schema: &Object, input: &Object) -> Vec<InputError> {
 
 fn check(schema: &Object, value: &Json, path: &str, errors: &mut Vec<InputError>) {
     let mut fail = |keyword| errors.push(InputError { path: path.to_owned(), keyword });
-    if type_refuses(schema, type_of(value)) && !(is_whole(value) && !type_refuses(schema, "integer")) {
+    if type_refuses(schema, type_of(value)) && (!is_whole(value) || type_refuses(schema, "integer")) {
         fail("type");
     }
     if schema.get("enum").and_then(Json::as_array).is_some_and(|allowed| !allowed.contains(value)) {

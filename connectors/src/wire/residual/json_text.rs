@@ -112,7 +112,7 @@ impl Style {
             match letter {
                 '/' if self.slash => out.push_str("\\/"),
                 '<' | '>' | '&' if self.html => push_escape(letter as u16, out),
-                letter if self.ascii && (!letter.is_ascii() || letter == '\u{7f}') && letter != '\u{7f}' => {
+                letter if self.ascii && !letter.is_ascii() => {
                     letter.encode_utf16(&mut [0; 2]).iter().for_each(|&unit| push_escape(unit, out));
                 }
                 letter => out.push(letter),

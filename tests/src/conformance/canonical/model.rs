@@ -72,10 +72,10 @@ fn refused_as(target: &Json, error: &DecodeError) -> Checked {
     if let Some(path) = quoted("at `").filter(|path| *path != error.path()) {
         return Err(format!("expected a fault at {path}, came {error}"));
     }
-    if let Some(field) = quoted("missing required field `") {
-        if error.problem != Problem::Missing || !error.path().ends_with(&format!(".{field}")) {
-            return Err(format!("expected the field {field} to be missed, came {error}"));
-        }
+    if let Some(field) = quoted("missing required field `")
+        && (error.problem != Problem::Missing || !error.path().ends_with(&format!(".{field}")))
+    {
+        return Err(format!("expected the field {field} to be missed, came {error}"));
     }
     Ok(Rows::default())
 }

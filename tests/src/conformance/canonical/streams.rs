@@ -66,11 +66,11 @@ fn leave_out_redacted(wanted: &[Json], answer: &mut [Json], matcher: &mut Matche
         return;
     }
     for event in answer {
-        if let Some(Json::Array(blocks)) = event.as_object_mut().and_then(|event| event.get_mut("final_content")) {
-            if blocks.iter().any(redacted) {
-                blocks.retain(|block| !redacted(block));
-                matcher.rows.add(Row::RedactedKept);
-            }
+        if let Some(Json::Array(blocks)) = event.as_object_mut().and_then(|event| event.get_mut("final_content"))
+            && blocks.iter().any(redacted)
+        {
+            blocks.retain(|block| !redacted(block));
+            matcher.rows.add(Row::RedactedKept);
         }
     }
 }
