@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`cal`] | what does a CAL query say, and is it allowed to? |
 //! | [`render`] | how do grains look to a language model or a person? |
+//! | [`sql`] | what are the lake's tables, views and functions in SQL? |
 
 pub mod cal;
 pub mod render;
+pub mod sql;

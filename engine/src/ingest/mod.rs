@@ -12,6 +12,8 @@
 //! * **write**: project each row group's grains, in order, from where they lie; encode; write; index.
 //! * **commit**: rejects and state first, `grains` last, with how far each source was read.
 //!
+//! [`FileScan`] goes the same road up to the projection and stops there: a file as rows, without a lake.
+//!
 //! A batch is a fixed number of grains or bytes in the order of the input, so neither the rows of a segment nor their order
 //! depend on the number of threads. A process that is killed leaves the lake at its last commit; the next run goes on
 //! where that commit says.
@@ -25,9 +27,11 @@ mod progress;
 mod prove;
 mod report;
 mod run;
+mod scan;
 mod write;
 
 pub use known::KnownAddresses;
 pub use progress::IngestProgress;
 pub use report::{IngestReport, OnError};
 pub use run::{IngestOptions, ingest};
+pub use scan::{FileScan, ScannedPart};

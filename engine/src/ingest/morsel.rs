@@ -61,7 +61,7 @@ impl Admitted {
 }
 
 /// A run of grains of one source.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Morsel {
     pub(super) source: Arc<Admitted>,
     /// The place of the first grain in the source.
@@ -71,7 +71,7 @@ pub(super) struct Morsel {
     pub(super) bytes: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Items {
     /// These grains of the container.
     Numbers(Range<usize>),

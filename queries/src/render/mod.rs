@@ -35,6 +35,7 @@ pub use custom::Template;
 pub use document::{Entry, Heading, render_assembly, render_formats, render_recall};
 pub use grain::{GrainView, RenderGrain};
 pub use project::{Attribute, Projected, project};
+pub use words::humanize;
 
 use crate::cal::ast::WithOption;
 use crate::cal::vocabulary::DisclosureLevel;

@@ -276,6 +276,37 @@ impl Field {
         Self::TABLE[self as usize].3
     }
 
+    /// The fields that a grain of type `of` can fill: those of §6.1, then those of the type's own sections.
+    pub fn of_type(of: GrainType) -> impl Iterator<Item = Field> {
+        let (first, last, shared): (Field, Field, &[Field]) = match of {
+            // A belief has the core fields only.
+            GrainType::Belief => (Field::Type, Field::Type, &[]),
+            GrainType::Event => (Field::Content, Field::ParentMessageId, &[]),
+            GrainType::State => (Field::Plan, Field::History, &[]),
+            GrainType::Workflow => (Field::Steps, Field::Trigger, &[]),
+            GrainType::Action => (Field::ActionPhase, Field::Strict, &[Field::Content]),
+            GrainType::Observation => (Field::ObserverId, Field::CompressionRatio, &[]),
+            // Delegation is a profile of goals.
+            GrainType::Goal => (Field::Description, Field::Deadline, Self::DELEGATION),
+            GrainType::Reasoning => (Field::Premises, Field::RandomSeed, &[]),
+            GrainType::Consensus => (Field::ParticipatingObservers, Field::AgreedContent, &[]),
+            GrainType::Consent => (Field::GranteeDid, Field::WitnessDids, &[]),
+        };
+        let own = move |field: &Field| (first..=last).contains(field) || shared.contains(field);
+        Field::ALL.iter().copied().filter(move |field| *field <= Field::RecallPriority || own(field))
+    }
+
+    /// The fields of §6.11.
+    const DELEGATION: &[Field] = &[
+        Field::AuthorizedNamespaces,
+        Field::AuthorizedTypes,
+        Field::AuthorizedTools,
+        Field::DelegationDepth,
+        Field::DelegationExpiry,
+        Field::ContextGrains,
+        Field::ReturnTo,
+    ];
+
     /// The key that a grain of type `of` writes the field under.
     pub const fn short_key(self, of: Option<GrainType>) -> &'static str {
         match (self, of) {

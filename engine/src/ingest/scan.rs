@@ -1,0 +1,111 @@
+//! A file as rows of `grains`, without a lake: proven like ingest proves it, projected, and not kept.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use chrono::Utc;
+use gristmill_connectors::source::{Source, SourceKind};
+use gristmill_schemas::container::ContainerLimits;
+use gristmill_schemas::error::GrainError;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
+use gristmill_schemas::sign::{KeyResolver, SelfContained};
+
+use super::admit::{Admission, Door};
+use super::morsel::{Morsel, Morsels, Next};
+use super::plan::Place;
+use super::prove::{Judgement, prove};
+use super::write::{Run, project};
+use crate::error::{Context, EngineError, Result};
+use crate::lake::Ledger;
+
+/// Grains of a part of a file.
+const PART_GRAINS: usize = 4_096;
+
+/// A file whose grains are read as rows, in parts that can be read side by side and more than once.
+#[derive(Debug)]
+pub struct FileScan {
+    uri: String,
+    morsels: Vec<Morsel>,
+    damage: Option<GrainError>,
+    mode: Mode,
+    /// Microseconds since 1970.
+    now: i64,
+}
+
+/// The rows of one part of a file.
+#[derive(Debug)]
+pub struct ScannedPart {
+    /// The good grains, in the order of the file.
+    pub rows: RecordBatch,
+    /// How many others there were.
+    pub refused: u64,
+    /// Why the first of them was refused.
+    pub first_refusal: Option<GrainError>,
+}
+
+impl FileScan {
+    /// Opens `source`; the kind is detected if none is named.
+    ///
+    /// # Errors
+    /// [`EngineError::Refused`] if the file as a whole is damaged or of no kind that we read; [`EngineError::Connector`].
+    pub async fn open(source: Source, kind: Option<SourceKind>, mode: Mode) -> Result<FileScan> {
+        let now = Utc::now().timestamp_micros();
+        let uri = source.uri.clone();
+        let door = Door { ledger: Arc::new(Ledger::default()), kind, limits: ContainerLimits::default(), now };
+        let refused = |error| EngineError::Refused { source_uri: uri.clone(), error };
+        let admitted = match door.admit(source).await? {
+            Admission::Granted { source, .. } => source,
+            Admission::Refused { error, .. } => return Err(refused(error)),
+            Admission::OfNoKind { .. } | Admission::Known { .. } => {
+                return Err(refused(GrainError::corrupt(0, "it is neither a container, frames nor a grain")));
+            }
+        };
+        let mut cut = Morsels::new(admitted, 0);
+        let (mut morsels, mut damage) = (Vec::new(), None);
+        loop {
+            match cut.next(PART_GRAINS) {
+                Next::Morsel(morsel) => morsels.push(morsel),
+                Next::Damage { error, .. } => damage = Some(error),
+                Next::End => break,
+            }
+        }
+        Ok(FileScan { uri, morsels, damage, mode, now })
+    }
+
+    /// Where the file was read from.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// How many parts it has.
+    pub fn parts(&self) -> usize {
+        self.morsels.len()
+    }
+
+    /// How many grains it claims to hold.
+    pub fn grains(&self) -> u64 {
+        self.morsels.iter().map(|morsel| morsel.len() as u64).sum()
+    }
+
+    /// The damage that hides what follows the last part, if there is any.
+    pub fn damage(&self) -> Option<&GrainError> {
+        self.damage.as_ref()
+    }
+
+    /// Proves and projects part `at`.
+    ///
+    /// # Errors
+    /// [`EngineError::File`] if rows can't be made; refused grains are counted, not errors.
+    pub fn part(&self, at: usize) -> Result<Option<ScannedPart>> {
+        let Some(morsel) = self.morsels.get(at) else { return Ok(None) };
+        let resolver: &dyn KeyResolver = &SelfContained;
+        let judgement = Judgement { mode: self.mode, payload_limit: DEFAULT_PAYLOAD_LIMIT, resolver, now: self.now };
+        let mut proven = prove(morsel.clone(), judgement);
+        let refused = proven.rejects.len() as u64;
+        let first_refusal = proven.rejects.drain(..).next().map(|refusal| refusal.error);
+        let places: Vec<Place> = (0..proven.rows.len() as u32).map(|row| Place { morsel: 0, row }).collect();
+        let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now };
+        let rows = project(&[proven], &places, run).file("can't read", &self.uri)?;
+        Ok(Some(ScannedPart { rows, refused, first_refusal }))
+    }
+}

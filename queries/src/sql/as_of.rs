@@ -1,0 +1,56 @@
+//! `as_of(instant)`: the grains that were current at an instant.
+//!
+//! A grain counts from the instant at which it was made, an event from the instant at which it happened. Erased grains
+//! never come back: they are not in the lake any more.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
+use datafusion::datasource::ViewTable;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::prelude::SessionContext;
+
+use super::views::{current, folded};
+
+const AS_OF: &str = "as_of";
+
+/// The parameter of the plan.
+const INSTANT: &str = "instant";
+
+/// The function: its plan, in which only the instant is missing.
+#[derive(Debug)]
+struct AsOf {
+    plan: LogicalPlan,
+}
+
+/// Registers the function.
+pub(super) async fn register(context: &SessionContext) -> Result<()> {
+    let instant = format!("${INSTANT}");
+    let lifecycle = format!("({})", folded(Some(&instant)));
+    let plan = context.state().create_logical_plan(&current(&lifecycle, Some(&instant))).await?;
+    context.register_udtf(AS_OF, Arc::new(AsOf { plan }));
+    Ok(())
+}
+
+impl TableFunctionImpl for AsOf {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let usage = || plan_datafusion_err!("{AS_OF} takes one instant, as '2026-01-31T12:00:00Z'");
+        let [instant] = args.exprs() else { return Err(usage()) };
+        let instant = literal(instant).ok_or_else(usage)?;
+        let instant = instant.cast_to(&DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())))?;
+        let plan = self.plan.clone().with_param_values(vec![(INSTANT, instant)])?;
+        Ok(Arc::new(ViewTable::new(plan, None)))
+    }
+}
+
+/// The value of a literal, cast or not.
+pub(super) fn literal(expression: &Expr) -> Option<ScalarValue> {
+    match expression {
+        Expr::Literal(value, _) => Some(value.clone()),
+        Expr::Cast(cast) => literal(&cast.expr)?.cast_to(cast.field.data_type()).ok(),
+        Expr::Negative(inner) => literal(inner)?.arithmetic_negate().ok(),
+        _ => None,
+    }
+}

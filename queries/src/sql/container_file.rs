@@ -1,0 +1,157 @@
+//! `mg_file(path)`: the grains of a container, a stream of frames or a single blob as rows of `grains`, without a lake.
+//!
+//! The file is proven as ingest would prove it, all cores at work. Grains that are refused have no row; how many there
+//! were, and why, is a warning in the log.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::datasource::TableType;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use futures::{StreamExt, stream};
+use gristmill_connectors::source::discover;
+use gristmill_engine::ingest::FileScan;
+use gristmill_schemas::columns::grains_schema;
+use gristmill_schemas::grain::Mode;
+
+use super::external;
+
+/// The function's name.
+pub(super) const MG_FILE: &str = "mg_file";
+
+/// The function.
+#[derive(Debug)]
+pub(super) struct MgFile;
+
+impl TableFunctionImpl for MgFile {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        match args.exprs() {
+            [Expr::Literal(ScalarValue::Utf8(Some(path)) | ScalarValue::Utf8View(Some(path)), _)] => {
+                Ok(Arc::new(FileTable { path: path.clone(), opened: Mutex::default() }))
+            }
+            _ => plan_err!("{MG_FILE} takes one text: a path, a pattern or a URI"),
+        }
+    }
+}
+
+/// The files that one path or pattern names, as a table.
+struct FileTable {
+    path: String,
+    opened: Mutex<Option<Arc<Vec<FileScan>>>>,
+}
+
+impl fmt::Debug for FileTable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "FileTable({})", self.path)
+    }
+}
+
+impl FileTable {
+    /// The files, opened once for all scans of a statement.
+    async fn open(&self) -> Result<Arc<Vec<FileScan>>> {
+        if let Some(opened) = self.opened.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            return Ok(Arc::clone(opened));
+        }
+        let mut files = Vec::new();
+        for source in discover(std::slice::from_ref(&self.path)).await.map_err(external)? {
+            let file = FileScan::open(source, None, Mode::Strict).await.map_err(external)?;
+            if let Some(damage) = file.damage() {
+                tracing::warn!(file = file.uri(), %damage, "the rest of the file can't be read");
+            }
+            files.push(file);
+        }
+        let files = Arc::new(files);
+        *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&files));
+        Ok(files)
+    }
+}
+
+#[async_trait]
+impl TableProvider for FileTable {
+    fn schema(&self) -> SchemaRef {
+        grains_schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let files = self.open().await?;
+        let parts: Vec<(usize, usize)> =
+            files.iter().enumerate().flat_map(|(file, scan)| (0..scan.parts()).map(move |part| (file, part))).collect();
+        let count = state.config_options().execution.target_partitions.clamp(1, parts.len().max(1));
+        let share = parts.len().div_ceil(count).max(1);
+        let mut partitions: Vec<Arc<dyn PartitionStream>> = Vec::new();
+        for parts in parts.chunks(share) {
+            partitions.push(Arc::new(Share { files: Arc::clone(&files), parts: parts.to_vec(), schema: grains_schema() }));
+        }
+        if partitions.is_empty() {
+            partitions.push(Arc::new(Share { files, parts: Vec::new(), schema: grains_schema() }));
+        }
+        let scan = StreamingTableExec::try_new(grains_schema(), partitions, projection, [], false, limit)?;
+        Ok(Arc::new(scan))
+    }
+}
+
+/// The parts that one partition reads.
+struct Share {
+    files: Arc<Vec<FileScan>>,
+    /// File and part.
+    parts: Vec<(usize, usize)>,
+    schema: SchemaRef,
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} parts", self.parts.len())
+    }
+}
+
+impl PartitionStream for Share {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let files = Arc::clone(&self.files);
+        let batches = stream::iter(self.parts.clone()).then(move |(file, part)| {
+            let files = Arc::clone(&files);
+            async move {
+                // Proving is work for a core, not for the runtime's own threads.
+                let read = tokio::task::spawn_blocking(move || {
+                    let file = files.get(file)?;
+                    Some(file.part(part).map(|scanned| {
+                        scanned.map(|scanned| {
+                            if let Some(error) = &scanned.first_refusal {
+                                tracing::warn!(file = file.uri(), refused = scanned.refused, first = %error, "grains refused");
+                            }
+                            scanned.rows
+                        })
+                    }))
+                });
+                match read.await.map_err(external)? {
+                    Some(Ok(Some(rows))) => Ok(Some(rows)),
+                    Some(Err(error)) => Err(external(error)),
+                    Some(Ok(None)) | None => Ok(None),
+                }
+            }
+        });
+        let batches = batches.filter_map(|batch| std::future::ready(batch.transpose()));
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches))
+    }
+}

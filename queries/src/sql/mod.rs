@@ -1,0 +1,111 @@
+//! SQL over a lake: a DataFusion context in which the lake's tables, views and functions are registered.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use gristmill_engine::lake::Lake;
+//! use gristmill_queries::sql::{SqlOptions, lake_context};
+//!
+//! let lake = Lake::open("lake").await?;
+//! let context = lake_context(&lake, &SqlOptions::default()).await?;
+//! context.sql("SELECT type, count(*) FROM grains GROUP BY type").await?.show().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `lake_table` | how is a stored table scanned? |
+//! | `system` | what is the lake made of: `segments`, `sources`, `indexes`? |
+//! | `views` | what are `beliefs` … `consents`, `current`, `triples`, `consent_state`? |
+//! | `scalar` | what can be asked of one grain or value? |
+//! | `container_file` | `mg_file(path)`: a file as a table |
+//! | `walk` | `history(address)`, `provenance(address, depth)` |
+//! | `as_of` | `as_of(instant)`: what was current then |
+
+mod as_of;
+mod container_file;
+mod lake_table;
+mod scalar;
+mod system;
+mod views;
+mod walk;
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use gristmill_engine::lake::{AUDIT, Lake};
+use gristmill_schemas::columns::{
+    GRAINS, REJECTS, STATE, audit_schema, grains_schema, rejects_schema, state_schema,
+};
+
+pub use lake_table::LakeTable;
+
+/// What a user can choose.
+#[derive(Debug, Clone, Default)]
+pub struct SqlOptions {
+    /// Partitions that are worked on at the same time; 0 for one per core.
+    pub threads: usize,
+    /// Bytes that sorts, joins and aggregates may hold before they spill to disk; no bound if absent.
+    pub memory: Option<usize>,
+}
+
+/// The store under which the lake's own files are registered: its paths begin at the lake.
+const LAKE_STORE: &str = "gristmill://lake";
+
+/// A context with the functions that need no lake: `mg_file`, scalar and JSON functions.
+///
+/// # Errors
+/// [`DataFusionError`] if the runtime can't be made.
+pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
+    let mut config = SessionConfig::new()
+        .with_information_schema(true)
+        .set_bool("datafusion.execution.parquet.pushdown_filters", true)
+        .set_bool("datafusion.execution.parquet.reorder_filters", true);
+    if options.threads > 0 {
+        config = config.with_target_partitions(options.threads);
+    }
+    let mut runtime = RuntimeEnvBuilder::new()
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::OsTmpDirectory));
+    if let Some(memory) = options.memory {
+        runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
+    }
+    let mut context = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
+    datafusion_functions_json::register_all(&mut context)?;
+    scalar::register(&context);
+    context.register_udtf(container_file::MG_FILE, Arc::new(container_file::MgFile));
+    Ok(context)
+}
+
+/// A context with all tables, views and functions of `lake`, as of the version that the handle sees.
+///
+/// # Errors
+/// [`DataFusionError::External`] with the engine's error if a table can't be read.
+pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionContext> {
+    let context = bare_context(options)?;
+    let store = ObjectStoreUrl::parse(LAKE_STORE)?;
+    context.register_object_store(store.as_ref(), lake.location().store());
+    let stored = [
+        (GRAINS, &lake.grains, grains_schema()),
+        (STATE, &lake.state, state_schema()),
+        (REJECTS, &lake.rejects, rejects_schema()),
+        (AUDIT, &lake.audit, audit_schema()),
+    ];
+    for (name, table, schema) in stored {
+        let provider: Arc<dyn TableProvider> = Arc::new(LakeTable::new(table.clone(), schema, store.clone())?);
+        context.register_table(name, provider)?;
+    }
+    system::register(&context, lake)?;
+    views::register(&context).await?;
+    as_of::register(&context).await?;
+    walk::register(&context);
+    Ok(context)
+}
+
+fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,147 @@
+//! What the lake is made of: `segments`, `sources` and `indexes`, read when they are asked for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::datasource::TableType;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionContext;
+use gristmill_engine::lake::{Lake, Ledger, Progress};
+use gristmill_engine::segment::{ADDRESSES_FILE, SIDECARS};
+
+use super::external;
+
+/// Registers the three tables.
+pub(super) fn register(context: &SessionContext, lake: &Lake) -> Result<()> {
+    for kind in [Kind::Segments, Kind::Sources, Kind::Indexes] {
+        context.register_table(kind.name(), Arc::new(SystemTable { lake: lake.clone(), kind }))?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// A segment: its name, its file, rows and bytes.
+    Segments,
+    /// A source that was taken in, and how far.
+    Sources,
+    /// A sidecar that a segment should have, and whether it is there.
+    Indexes,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::Segments => "segments",
+            Kind::Sources => "sources",
+            Kind::Indexes => "indexes",
+        }
+    }
+
+    fn schema(self) -> SchemaRef {
+        let text = |name: &str| Field::new(name, DataType::Utf8, false);
+        let count = |name: &str, nullable| Field::new(name, DataType::Int64, nullable);
+        let fields = match self {
+            Kind::Segments => vec![text("segment"), text("file"), count("rows", false), count("bytes", false)],
+            Kind::Sources => {
+                vec![text("source_id"), Field::new("complete", DataType::Boolean, false), count("next_ordinal", true)]
+            }
+            Kind::Indexes => vec![text("segment"), text("index"), text("state"), count("bytes", true)],
+        };
+        Arc::new(Schema::new(fields))
+    }
+
+    async fn columns(self, lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {
+        match self {
+            Kind::Segments => segments(lake),
+            Kind::Sources => sources(lake).await,
+            Kind::Indexes => indexes(lake).await,
+        }
+    }
+}
+
+fn segments(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {
+    let segments = lake.segments()?;
+    Ok(vec![
+        Arc::new(StringArray::from_iter_values(segments.iter().map(|segment| segment.id.as_str()))),
+        Arc::new(StringArray::from_iter_values(segments.iter().map(|segment| &segment.file.name))),
+        Arc::new(Int64Array::from_iter_values(segments.iter().map(|segment| segment.file.rows as i64))),
+        Arc::new(Int64Array::from_iter_values(segments.iter().map(|segment| segment.file.size as i64))),
+    ])
+}
+
+async fn sources(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {
+    let ledger = Ledger::load(&lake.grains).await?;
+    let mut sources: Vec<_> = ledger.iter().collect();
+    sources.sort_by_key(|(source, _)| *source);
+    let next = |progress: &Progress| match progress {
+        Progress::Next(ordinal) => Some(*ordinal as i64),
+        Progress::Complete => None,
+    };
+    Ok(vec![
+        Arc::new(StringArray::from_iter_values(sources.iter().map(|(source, _)| source))),
+        Arc::new(BooleanArray::from_iter(sources.iter().map(|(_, progress)| Some(*progress == Progress::Complete)))),
+        Arc::new(Int64Array::from_iter(sources.iter().map(|(_, progress)| next(progress)))),
+    ])
+}
+
+/// The sidecars that each segment should have.
+const EXPECTED: [&str; 1] = [ADDRESSES_FILE];
+
+async fn indexes(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {
+    let listed = lake.location().list(SIDECARS).await?;
+    let sizes: HashMap<String, u64> =
+        listed.into_iter().map(|file| (file.location.to_string(), file.size)).collect();
+    let mut rows = Vec::new();
+    for segment in lake.segments()? {
+        for index in EXPECTED {
+            let size = sizes.get(segment.id.sidecar(index).as_ref()).copied();
+            rows.push((segment.id.as_str().to_owned(), index, size));
+        }
+    }
+    Ok(vec![
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|(segment, _, _)| segment))),
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|(_, index, _)| index))),
+        Arc::new(StringArray::from_iter_values(
+            rows.iter().map(|(_, _, size)| if size.is_some() { "present" } else { "missing" }),
+        )),
+        Arc::new(Int64Array::from_iter(rows.iter().map(|(_, _, size)| size.map(|size| size as i64)))),
+    ])
+}
+
+/// A table that is made when it is scanned.
+#[derive(Debug)]
+struct SystemTable {
+    lake: Lake,
+    kind: Kind,
+}
+
+#[async_trait]
+impl TableProvider for SystemTable {
+    fn schema(&self) -> SchemaRef {
+        self.kind.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = self.kind.columns(&self.lake).await.map_err(external)?;
+        let batch = RecordBatch::try_new(self.schema(), columns)?;
+        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], self.schema(), projection.cloned())?)
+    }
+}

@@ -1,0 +1,253 @@
+//! Walks from one grain to its relatives: `history(address)` along supersessions, `provenance(address, depth)` along
+//! `derived_from` and `provenance_chain`.
+//!
+//! A walk goes level by level, each a query for all addresses of the level, and never visits a grain twice: forks, joins
+//! and loops that hostile input may state end like everything else.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, ScalarValue, internal_datafusion_err, plan_datafusion_err};
+use datafusion::datasource::TableType;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::{SessionContext, col, lit};
+use gristmill_schemas::address::ContentAddress;
+
+use super::as_of::literal;
+
+/// Levels that a walk goes at most.
+const DEPTH_LIMIT: i64 = 10_000;
+
+/// Registers both functions.
+pub(super) fn register(context: &SessionContext) {
+    context.register_udtf("history", Arc::new(Function::History));
+    context.register_udtf("provenance", Arc::new(Function::Provenance));
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Function {
+    History,
+    Provenance,
+}
+
+impl TableFunctionImpl for Function {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let arguments: Option<Vec<ScalarValue>> = args.exprs().iter().map(literal).collect();
+        let (address, depth) = match (self, arguments.as_deref()) {
+            (_, Some([address])) => (address, DEPTH_LIMIT),
+            (Function::Provenance, Some([address, depth])) => (address, whole(depth)?),
+            (Function::History, _) => return Err(plan_datafusion_err!("history takes one address")),
+            (Function::Provenance, _) => return Err(plan_datafusion_err!("provenance takes an address and a depth")),
+        };
+        let address = match address {
+            ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => text.parse::<ContentAddress>(),
+            other => return Err(plan_datafusion_err!("{other} is no address; an address is 64 hex digits")),
+        };
+        let address = address.map_err(|error| plan_datafusion_err!("{error}"))?.to_string();
+        Ok(Arc::new(Walk { function: *self, address, depth: depth.clamp(0, DEPTH_LIMIT) }))
+    }
+}
+
+fn whole(value: &ScalarValue) -> Result<i64> {
+    match value.cast_to(&DataType::Int64)? {
+        ScalarValue::Int64(Some(depth)) => Ok(depth),
+        _ => Err(plan_datafusion_err!("a depth is a whole number")),
+    }
+}
+
+/// A walk as a table.
+#[derive(Debug)]
+struct Walk {
+    function: Function,
+    address: String,
+    depth: i64,
+}
+
+impl Walk {
+    fn own_schema(&self) -> SchemaRef {
+        let instant = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let fields = match self.function {
+            Function::History => vec![
+                Field::new("step", DataType::Int64, false),
+                Field::new("content_address", DataType::Utf8, false),
+                Field::new("superseded_by", DataType::Utf8, true),
+                Field::new("at", instant, true),
+            ],
+            Function::Provenance => vec![
+                Field::new("depth", DataType::Int64, false),
+                Field::new("content_address", DataType::Utf8, false),
+                Field::new("used_by", DataType::Utf8, true),
+                Field::new("link", DataType::Utf8, true),
+                Field::new("type", DataType::Utf8, true),
+            ],
+        };
+        Arc::new(Schema::new(fields))
+    }
+}
+
+#[async_trait]
+impl TableProvider for Walk {
+    fn schema(&self) -> SchemaRef {
+        self.own_schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let state = state
+            .as_any()
+            .downcast_ref::<SessionState>()
+            .ok_or_else(|| internal_datafusion_err!("a walk needs a session of DataFusion's own kind"))?;
+        let context = SessionContext::new_with_state(state.clone());
+        let batch = match self.function {
+            Function::History => history(&context, &self.address, self.own_schema()).await?,
+            Function::Provenance => provenance(&context, &self.address, self.depth, self.own_schema()).await?,
+        };
+        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], self.own_schema(), projection.cloned())?)
+    }
+}
+
+/// One grain taking another's place.
+struct Supersession {
+    old: String,
+    new: String,
+    at: Option<i64>,
+}
+
+/// The supersessions whose `column` is one of `addresses`.
+async fn supersessions(context: &SessionContext, column: &str, addresses: &[String]) -> Result<Vec<Supersession>> {
+    let among = addresses.iter().map(|address| lit(address.clone())).collect();
+    let found = context.table("supersessions").await?.filter(col(column).in_list(among, false))?.collect().await?;
+    let mut rows = Vec::new();
+    for batch in found {
+        let (old, new) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
+        let at = batch.column(2).as_primitive::<TimestampMicrosecondType>();
+        for row in 0..batch.num_rows() {
+            let at = at.is_valid(row).then(|| at.value(row));
+            rows.push(Supersession { old: old.value(row).to_owned(), new: new.value(row).to_owned(), at });
+        }
+    }
+    rows.sort_by(|left, right| (left.at, &left.old, &left.new).cmp(&(right.at, &right.old, &right.new)));
+    Ok(rows)
+}
+
+/// All versions of what `address` says, oldest first: step 0 is the grain itself, older ones are before it.
+async fn history(context: &SessionContext, address: &str, schema: SchemaRef) -> Result<RecordBatch> {
+    let mut seen = HashSet::from([address.to_owned()]);
+    let mut versions = vec![(0_i64, address.to_owned())];
+    for direction in [-1, 1] {
+        let mut level = vec![address.to_owned()];
+        let mut step = 0;
+        while !level.is_empty() && step < DEPTH_LIMIT {
+            step += 1;
+            let known = if direction < 0 { "superseded_by" } else { "content_address" };
+            let found = supersessions(context, known, &level).await?;
+            let next = found.into_iter().map(|found| if direction < 0 { found.old } else { found.new });
+            level = next.filter(|address| seen.insert(address.clone())).collect();
+            versions.extend(level.iter().map(|address| (direction * step, address.clone())));
+        }
+    }
+    versions.sort_by_key(|(step, _)| *step);
+    let addresses: Vec<String> = versions.iter().map(|(_, address)| address.clone()).collect();
+    let ends = supersessions(context, "content_address", &addresses).await?;
+    let end_of = |address: &String| ends.iter().find(|end| end.old == *address);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(versions.iter().map(|(step, _)| *step))),
+        Arc::new(StringArray::from_iter_values(&addresses)),
+        Arc::new(StringArray::from_iter(addresses.iter().map(|address| end_of(address).map(|end| &end.new)))),
+        Arc::new(
+            TimestampMicrosecondArray::from_iter(addresses.iter().map(|address| end_of(address).and_then(|end| end.at)))
+                .with_timezone("UTC"),
+        ),
+    ];
+    Ok(RecordBatch::try_new(schema, columns)?)
+}
+
+/// A source of a grain.
+struct Source {
+    depth: i64,
+    address: String,
+    used_by: Option<String>,
+    link: Option<String>,
+}
+
+/// What `address` was made from, and that from what, down to `depth`.
+async fn provenance(context: &SessionContext, address: &str, depth: i64, schema: SchemaRef) -> Result<RecordBatch> {
+    let mut seen = HashSet::from([address.to_owned()]);
+    let mut sources = vec![Source { depth: 0, address: address.to_owned(), used_by: None, link: None }];
+    let mut level = vec![address.to_owned()];
+    for below in 1..=depth {
+        let mut next = Vec::new();
+        for source in sources_of(context, &level, below).await? {
+            if seen.insert(source.address.clone()) {
+                next.push(source.address.clone());
+                sources.push(source);
+            }
+        }
+        if next.is_empty() {
+            break;
+        }
+        level = next;
+    }
+    let types = types_of(context, sources.iter().map(|source| source.address.clone())).await?;
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(sources.iter().map(|source| source.depth))),
+        Arc::new(StringArray::from_iter_values(sources.iter().map(|source| &source.address))),
+        Arc::new(StringArray::from_iter(sources.iter().map(|source| source.used_by.as_ref()))),
+        Arc::new(StringArray::from_iter(sources.iter().map(|source| source.link.as_ref()))),
+        Arc::new(StringArray::from_iter(sources.iter().map(|source| types.get(&source.address)))),
+    ];
+    Ok(RecordBatch::try_new(schema, columns)?)
+}
+
+const SOURCES: &str = "
+    SELECT unnest(derived_from) AS source, content_address, 'derived_from' AS link, created_at FROM grains WHERE {among}
+    UNION ALL
+    SELECT chain['source_hash'], content_address, coalesce(chain['method'], 'provenance_chain'), created_at
+    FROM (SELECT unnest(provenance_chain) AS chain, content_address, created_at FROM grains WHERE {among})";
+
+async fn sources_of(context: &SessionContext, level: &[String], depth: i64) -> Result<Vec<Source>> {
+    // The addresses were parsed or found as hashes; whatever else a list holds is quoted.
+    let quoted: Vec<String> = level.iter().map(|address| format!("'{}'", address.replace('\'', "''"))).collect();
+    let query = SOURCES.replace("{among}", &format!("content_address IN ({})", quoted.join(", ")));
+    let query = format!("SELECT source, content_address, link FROM ({query}) WHERE source IS NOT NULL ORDER BY 1, 2, 3");
+    let mut sources = Vec::new();
+    for batch in context.sql(&query).await?.collect().await? {
+        let text = |at: usize| arrow::compute::cast(batch.column(at), &DataType::Utf8);
+        let (source, used_by, link) = (text(0)?, text(1)?, text(2)?);
+        for row in 0..batch.num_rows() {
+            let cell = |column: &ArrayRef| column.as_string::<i32>().value(row).to_owned();
+            sources.push(Source { depth, address: cell(&source), used_by: Some(cell(&used_by)), link: Some(cell(&link)) });
+        }
+    }
+    Ok(sources)
+}
+
+async fn types_of(
+    context: &SessionContext,
+    addresses: impl Iterator<Item = String>,
+) -> Result<std::collections::HashMap<String, String>> {
+    let among = addresses.map(lit).collect();
+    let grains = context.table("grains").await?.filter(col("content_address").in_list(among, false))?;
+    let mut types = std::collections::HashMap::new();
+    for batch in grains.select_columns(&["content_address", "type"])?.collect().await? {
+        let (addresses, names) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
+        types.extend((0..batch.num_rows()).map(|row| (addresses.value(row).to_owned(), names.value(row).to_owned())));
+    }
+    Ok(types)
+}
