@@ -53,6 +53,12 @@ impl Failure {
     }
 }
 
+impl Display for Failure {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "gristmill: {}", self.message)
+    }
+}
+
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         let code = match error {
@@ -83,7 +89,7 @@ pub fn report(outcome: Result<Outcome, Failure>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Problems) => ExitCode::from(DATA),
         Err(failure) => {
-            eprintln!("gristmill: {}", failure.message);
+            eprintln!("{failure}");
             ExitCode::from(failure.code)
         }
     }

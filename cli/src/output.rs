@@ -50,11 +50,6 @@ impl Printer {
         Printer { format: own.format.or(general.format).unwrap_or(fitting) }
     }
 
-    /// The format.
-    pub fn format(&self) -> Format {
-        self.format
-    }
-
     /// Prints one result.
     pub fn record(&self, record: &impl Serialize) -> Result<(), Failure> {
         let value =

@@ -4,6 +4,7 @@ mod generate;
 mod grain;
 mod ingest;
 mod manual;
+mod sql;
 
 use crate::args::{Arguments, Command, Common, Grain, Results};
 use crate::exit::{Failure, Outcome};
@@ -19,6 +20,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Grain(Grain::Encode(lines)) => grain::encode(lines),
         Command::Grain(Grain::Decode(lines)) => grain::decode(lines),
         Command::Grain(Grain::Check(lines)) => grain::check(lines),
+        Command::Sql(arguments) => sql::run(&context, arguments).await,
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
         _ => Err(Failure::usage("later")),

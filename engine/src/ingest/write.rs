@@ -64,7 +64,11 @@ fn addresses(morsels: &[ProvenMorsel], order: &[Place]) -> Vec<ContentAddress> {
 pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 /// The rows at `places`, in this order.
-pub(super) fn project(morsels: &[ProvenMorsel], places: &[Place], run: Run) -> Result<arrow::array::RecordBatch, Fault> {
+pub(super) fn project(
+    morsels: &[ProvenMorsel],
+    places: &[Place],
+    run: Run,
+) -> Result<arrow::array::RecordBatch, Fault> {
     let mut opened = Vec::with_capacity(places.len());
     let mut bytes = 0;
     for (morsel, row) in places.iter().filter_map(|place| place.of(morsels)) {

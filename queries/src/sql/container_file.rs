@@ -98,7 +98,11 @@ impl TableProvider for FileTable {
         let share = parts.len().div_ceil(count).max(1);
         let mut partitions: Vec<Arc<dyn PartitionStream>> = Vec::new();
         for parts in parts.chunks(share) {
-            partitions.push(Arc::new(Share { files: Arc::clone(&files), parts: parts.to_vec(), schema: grains_schema() }));
+            partitions.push(Arc::new(Share {
+                files: Arc::clone(&files),
+                parts: parts.to_vec(),
+                schema: grains_schema(),
+            }));
         }
         if partitions.is_empty() {
             partitions.push(Arc::new(Share { files, parts: Vec::new(), schema: grains_schema() }));

@@ -49,7 +49,8 @@ impl LakeTable {
 
     fn partitioned(&self, file: &DataFile) -> PartitionedFile {
         let statistics = counted(&self.schema, file.rows, file.size);
-        PartitionedFile::new(self.table.path_of(&file.name).to_string(), file.size).with_statistics(Arc::new(statistics))
+        PartitionedFile::new(self.table.path_of(&file.name).to_string(), file.size)
+            .with_statistics(Arc::new(statistics))
     }
 
     /// The scan's source: late materialisation on, footers and page indexes kept by the session.

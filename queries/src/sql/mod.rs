@@ -17,6 +17,7 @@
 //! | `system` | what is the lake made of: `segments`, `sources`, `indexes`? |
 //! | `views` | what are `beliefs` … `consents`, `current`, `triples`, `consent_state`? |
 //! | `scalar` | what can be asked of one grain or value? |
+//! | `script` | how are several statements of one text run? |
 //! | `container_file` | `mg_file(path)`: a file as a table |
 //! | `walk` | `history(address)`, `provenance(address, depth)` |
 //! | `as_of` | `as_of(instant)`: what was current then |
@@ -25,6 +26,7 @@ mod as_of;
 mod container_file;
 mod lake_table;
 mod scalar;
+mod script;
 mod system;
 mod views;
 mod walk;
@@ -32,18 +34,19 @@ mod walk;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionConfig;
 use gristmill_engine::lake::{AUDIT, Lake};
-use gristmill_schemas::columns::{
-    GRAINS, REJECTS, STATE, audit_schema, grains_schema, rejects_schema, state_schema,
-};
+use gristmill_schemas::columns::{GRAINS, REJECTS, STATE, audit_schema, grains_schema, rejects_schema, state_schema};
 
+pub use datafusion::error::DataFusionError;
+pub use datafusion::prelude::SessionContext;
 pub use lake_table::LakeTable;
+pub use script::{completions, execute, statements};
 
 /// What a user can choose.
 #[derive(Debug, Clone, Default)]

@@ -48,7 +48,8 @@ fn functions() -> Vec<ScalarUDF> {
         }),
         function("verify_blob", vec![Binary, Utf8], Boolean, |arguments| {
             let (blobs, addresses) = (blobs(arguments)?, strings(arguments, 1)?);
-            let verdicts = blobs.iter().zip(addresses.iter()).map(|(blob, address)| Some(is_address_of(blob?, address?)));
+            let verdicts =
+                blobs.iter().zip(addresses.iter()).map(|(blob, address)| Some(is_address_of(blob?, address?)));
             Ok(Arc::new(BooleanArray::from_iter(verdicts)) as ArrayRef)
         }),
         function("humanize", vec![Utf8], Utf8, |arguments| {

@@ -97,8 +97,7 @@ const EXPECTED: [&str; 1] = [ADDRESSES_FILE];
 
 async fn indexes(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {
     let listed = lake.location().list(SIDECARS).await?;
-    let sizes: HashMap<String, u64> =
-        listed.into_iter().map(|file| (file.location.to_string(), file.size)).collect();
+    let sizes: HashMap<String, u64> = listed.into_iter().map(|file| (file.location.to_string(), file.size)).collect();
     let mut rows = Vec::new();
     for segment in lake.segments()? {
         for index in EXPECTED {

@@ -171,8 +171,10 @@ async fn history(context: &SessionContext, address: &str, schema: SchemaRef) -> 
         Arc::new(StringArray::from_iter_values(&addresses)),
         Arc::new(StringArray::from_iter(addresses.iter().map(|address| end_of(address).map(|end| &end.new)))),
         Arc::new(
-            TimestampMicrosecondArray::from_iter(addresses.iter().map(|address| end_of(address).and_then(|end| end.at)))
-                .with_timezone("UTC"),
+            TimestampMicrosecondArray::from_iter(
+                addresses.iter().map(|address| end_of(address).and_then(|end| end.at)),
+            )
+            .with_timezone("UTC"),
         ),
     ];
     Ok(RecordBatch::try_new(schema, columns)?)
@@ -225,14 +227,20 @@ async fn sources_of(context: &SessionContext, level: &[String], depth: i64) -> R
     // The addresses were parsed or found as hashes; whatever else a list holds is quoted.
     let quoted: Vec<String> = level.iter().map(|address| format!("'{}'", address.replace('\'', "''"))).collect();
     let query = SOURCES.replace("{among}", &format!("content_address IN ({})", quoted.join(", ")));
-    let query = format!("SELECT source, content_address, link FROM ({query}) WHERE source IS NOT NULL ORDER BY 1, 2, 3");
+    let query =
+        format!("SELECT source, content_address, link FROM ({query}) WHERE source IS NOT NULL ORDER BY 1, 2, 3");
     let mut sources = Vec::new();
     for batch in context.sql(&query).await?.collect().await? {
         let text = |at: usize| arrow::compute::cast(batch.column(at), &DataType::Utf8);
         let (source, used_by, link) = (text(0)?, text(1)?, text(2)?);
         for row in 0..batch.num_rows() {
             let cell = |column: &ArrayRef| column.as_string::<i32>().value(row).to_owned();
-            sources.push(Source { depth, address: cell(&source), used_by: Some(cell(&used_by)), link: Some(cell(&link)) });
+            sources.push(Source {
+                depth,
+                address: cell(&source),
+                used_by: Some(cell(&used_by)),
+                link: Some(cell(&link)),
+            });
         }
     }
     Ok(sources)

@@ -1,0 +1,113 @@
+//! `sql`: one statement, a file of them, standard input, or a shell.
+
+use std::io::{IsTerminal, Read};
+
+use futures::StreamExt;
+use gristmill_engine::error::EngineError;
+use gristmill_engine::lake::Lake;
+use gristmill_queries::sql::{
+    DataFusionError, SessionContext, SqlOptions, bare_context, completions, execute, lake_context, statements,
+};
+
+use super::Context;
+use crate::args::Sql;
+use crate::exit::{Failure, Outcome};
+use crate::output::Printer;
+use crate::shell::{Entry, Shell};
+
+/// Runs what was asked for.
+pub async fn run(context: &Context, arguments: Sql) -> Result<Outcome, Failure> {
+    let printer = context.printer(arguments.results);
+    let session = session(context).await?;
+    let text = match (arguments.query, arguments.file) {
+        (Some(query), _) => query,
+        (None, Some(file)) => std::fs::read_to_string(&file)
+            .map_err(|error| Failure::environment(&format!("can't read `{}`", file.display()), &error))?,
+        (None, None) if std::io::stdin().is_terminal() => return shell(&session, printer).await,
+        (None, None) => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            text
+        }
+    };
+    run_text(&session, printer, &text).await?;
+    Ok(Outcome::Done)
+}
+
+/// The lake's context; files can be queried where there is no lake.
+pub async fn session(context: &Context) -> Result<SessionContext, Failure> {
+    let options =
+        SqlOptions { threads: context.threads(), memory: context.common.memory.map(|memory| memory.0 as usize) };
+    match Lake::open(context.lake()).await {
+        Ok(lake) => lake_context(&lake, &options).await.map_err(failure),
+        Err(EngineError::NoLake(uri)) => {
+            tracing::info!(uri, "no lake: only files can be queried");
+            bare_context(&options).map_err(failure)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn run_text(session: &SessionContext, printer: Printer, text: &str) -> Result<(), Failure> {
+    for statement in statements(text).map_err(failure)? {
+        let mut stream = execute(session, statement).await.map_err(failure)?;
+        // A statement like CREATE VIEW has nothing to show.
+        if stream.schema().fields().is_empty() {
+            while let Some(batch) = stream.next().await {
+                batch.map_err(failure)?;
+            }
+            continue;
+        }
+        let mut rows = printer.rows(stream.schema())?;
+        while let Some(batch) = stream.next().await {
+            rows.write(batch.map_err(failure)?)?;
+        }
+        rows.finish()?;
+    }
+    Ok(())
+}
+
+async fn shell(session: &SessionContext, printer: Printer) -> Result<Outcome, Failure> {
+    eprintln!(
+        "SQL over the lake. End a statement with `;`, complete words with Tab, leave with Ctrl-D. SHOW TABLES; lists tables."
+    );
+    let mut shell = Shell::new("sql", completions(session).await);
+    loop {
+        match shell.read()? {
+            Entry::End => return Ok(Outcome::Done),
+            Entry::Nothing => {}
+            Entry::Text(text) => {
+                if let Err(failure) = run_text(session, printer, &text).await {
+                    eprintln!("{failure}");
+                }
+            }
+        }
+    }
+}
+
+/// What the query engine said, without the layers around it. A damaged file is a problem of the data, not of usage.
+pub fn failure(error: DataFusionError) -> Failure {
+    let root = error.find_root();
+    if let DataFusionError::External(cause) = root
+        && let Some(cause) = cause.downcast_ref::<EngineError>()
+    {
+        return match cause {
+            EngineError::Refused { .. } => Failure::data(cause.to_string()),
+            other => Failure::usage(other.to_string()),
+        };
+    }
+    match root {
+        DataFusionError::ParquetError(_) | DataFusionError::ArrowError(..) => Failure::data(hint(root)),
+        _ => Failure::usage(hint(root)),
+    }
+}
+
+/// The message, with what to try next where that is known.
+fn hint(error: &DataFusionError) -> String {
+    let message = error.strip_backtrace();
+    if message.contains("table") && message.contains("not found") {
+        format!("{message}; `gristmill sql \"SHOW TABLES\"` lists the tables, `--lake` names another lake")
+    } else {
+        message
+    }
+}
