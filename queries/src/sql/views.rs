@@ -44,7 +44,9 @@ fn of_type(grain_type: GrainType) -> String {
 const SUPERSESSIONS: &str = "
     SELECT content_address, value AS superseded_by, at FROM state WHERE event = 'superseded' AND value IS NOT NULL
     UNION ALL
-    SELECT unnest(supersedes), content_address, created_at FROM grains WHERE supersedes IS NOT NULL";
+    SELECT old AS content_address, new AS superseded_by, made AS at
+    FROM (SELECT unnest(supersedes) AS old, content_address AS new, created_at AS made FROM grains
+          WHERE supersedes IS NOT NULL)";
 
 /// The fold of all events, or of those up to `until` (an SQL expression).
 pub(super) fn folded(until: Option<&str>) -> String {
@@ -59,8 +61,9 @@ pub(super) fn folded(until: Option<&str>) -> String {
                 max(at) FILTER (WHERE event = 'accessed') AS last_accessed_at
          FROM (SELECT content_address, event, value, at FROM state
                UNION ALL
-               SELECT unnest(supersedes), 'superseded', content_address, created_at FROM grains
-               WHERE supersedes IS NOT NULL)
+               SELECT old AS content_address, 'superseded' AS event, new AS value, made AS at
+               FROM (SELECT unnest(supersedes) AS old, content_address AS new, created_at AS made FROM grains
+                     WHERE supersedes IS NOT NULL))
          {seen}
          GROUP BY content_address"
     )
@@ -91,11 +94,14 @@ const CONSENT_STATE: &str = "
                AS in_force
     FROM (SELECT *, row_number() OVER (PARTITION BY subject_did, grantee_did, scope
                                        ORDER BY created_at DESC, is_withdrawal DESC, content_address) AS place
-          FROM (SELECT c.subject_did, c.grantee_did, unnest(coalesce(c.scope, p.scope)) AS scope, c.content_address,
-                       coalesce(c.basis, p.basis) AS basis, coalesce(c.jurisdiction, p.jurisdiction) AS jurisdiction,
-                       c.namespace, c.created_at, c.valid_from, c.valid_to,
-                       coalesce(c.is_withdrawal, false) AS is_withdrawal
-                FROM consents c LEFT JOIN consents p ON c.prior_consent = p.content_address))
+          FROM (SELECT subject_did, grantee_did, unnest(scopes) AS scope, content_address, stated_basis AS basis,
+                       stated_jurisdiction AS jurisdiction, namespace, created_at, valid_from, valid_to, is_withdrawal
+                FROM (SELECT c.subject_did, c.grantee_did, coalesce(c.scope, p.scope) AS scopes, c.content_address,
+                             coalesce(c.basis, p.basis) AS stated_basis,
+                             coalesce(c.jurisdiction, p.jurisdiction) AS stated_jurisdiction,
+                             c.namespace, c.created_at, c.valid_from, c.valid_to,
+                             coalesce(c.is_withdrawal, false) AS is_withdrawal
+                      FROM consents c LEFT JOIN consents p ON c.prior_consent = p.content_address)))
     WHERE place = 1";
 
 #[cfg(test)]
