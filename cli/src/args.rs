@@ -207,7 +207,7 @@ pub struct Verify {
     /// The kind of all sources [default: detected from their bytes]
     #[arg(long, value_enum, default_value_t = Kind::Auto)]
     pub kind: Kind,
-    /// Check a part of the lake: 5% at random, the part 3/7 of seven, or at most 10G
+    /// Check a part of the lake: the next 5% or the next 10G after the last check, or the part 3/7 of seven
     #[arg(long, value_name = "PART", conflicts_with = "sources")]
     pub subset: Option<String>,
     /// Stop after so long, such as 90s, 45m or 6h, and go on there next time

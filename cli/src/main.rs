@@ -6,6 +6,7 @@ mod configuration;
 mod exit;
 mod output;
 mod progress;
+mod quantity;
 mod shell;
 
 use std::process::ExitCode;

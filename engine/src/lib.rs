@@ -6,12 +6,17 @@
 //! | [`lake`] | what is in the lake, and how does it change? |
 //! | [`segment`] | how is a segment laid out, written, and looked up by address? |
 //! | [`ingest`] | how do sources become segments? |
+//! | [`verify`] | is every grain, in files or in the lake, what its address says? |
+//! | [`progress`] | how far is a piece of work? |
 //! | [`error`] | what went wrong, and what would the caller do about it? |
 //!
 //! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes come from (connectors).
 
+mod crew;
 pub mod error;
 pub mod hash;
 pub mod ingest;
 pub mod lake;
+pub mod progress;
 pub mod segment;
+pub mod verify;

@@ -63,7 +63,8 @@ pub fn kind_of(kind: Kind) -> Option<SourceKind> {
     }
 }
 
-fn position(progress: &IngestProgress) -> Position {
+/// Where the work is, for the progress bar.
+pub fn position(progress: &IngestProgress) -> Position {
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     Position {
         bytes: read(&progress.bytes),
@@ -74,7 +75,7 @@ fn position(progress: &IngestProgress) -> Position {
 }
 
 /// The first interrupt asks for an end after the batch in work; the system deals with the second.
-fn stop_on_interrupt(progress: Arc<IngestProgress>) {
+pub fn stop_on_interrupt(progress: Arc<IngestProgress>) {
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             eprintln!("stopping after the batch in work; interrupt again to stop at once");

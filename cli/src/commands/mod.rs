@@ -5,6 +5,7 @@ mod grain;
 mod ingest;
 mod manual;
 mod sql;
+mod verify;
 
 use crate::args::{Arguments, Command, Common, Grain, Results};
 use crate::exit::{Failure, Outcome};
@@ -16,6 +17,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let context = Context { common, results };
     match command {
         Command::Ingest(arguments) => ingest::run(&context, arguments).await,
+        Command::Verify(arguments) => verify::run(&context, arguments).await,
         Command::Generate(arguments) => generate::run(&context, arguments),
         Command::Grain(Grain::Encode(lines)) => grain::encode(lines),
         Command::Grain(Grain::Decode(lines)) => grain::decode(lines),

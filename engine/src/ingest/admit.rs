@@ -97,9 +97,7 @@ impl Door {
         let length = bytes.len();
         let container = Container::open(bytes, self.limits).map_err(|error| (error, Arc::clone(&head)))?;
         if Some(*container.footer()) != digests.footer {
-            let message = "the file's bytes don't hash to its footer: it was changed or damaged";
-            let error = GrainError::new(ErrorCode::Integrity, message).at(length - FOOTER_LENGTH);
-            return Err((error, head));
+            return Err((footer_differs(length), head));
         }
         Ok(container)
     }
@@ -120,6 +118,12 @@ impl Door {
         let length = head.len() as u64;
         Admission::Refused { reject: Box::new(reject), error, length }
     }
+}
+
+/// What is wrong with a container of `length` bytes whose footer isn't the hash of what stands before it.
+pub(crate) fn footer_differs(length: usize) -> GrainError {
+    let message = "the file's bytes don't hash to its footer: it was changed or damaged";
+    GrainError::new(ErrorCode::Integrity, message).at(length - FOOTER_LENGTH)
 }
 
 /// The hashes of a source.

@@ -18,20 +18,19 @@
 //! depend on the number of threads. A process that is killed leaves the lake at its last commit; the next run goes on
 //! where that commit says.
 
-mod admit;
+pub(crate) mod admit;
 mod batch;
 mod known;
-mod morsel;
+pub(crate) mod morsel;
 mod plan;
-mod progress;
-mod prove;
+pub(crate) mod prove;
 mod report;
 mod run;
 mod scan;
 mod write;
 
+pub use crate::progress::WorkProgress as IngestProgress;
 pub use known::KnownAddresses;
-pub use progress::IngestProgress;
 pub use report::{IngestReport, OnError};
 pub use run::{IngestOptions, ingest};
 pub use scan::{FileScan, ScannedPart};

@@ -17,18 +17,18 @@ const MORSEL_BYTES: usize = 4 << 20;
 
 /// A source that was admitted.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(crate) struct Admitted {
     /// BLAKE3 of its bytes, in hex.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// Where it was read from.
-    pub(super) uri: String,
+    pub(crate) uri: String,
     /// How its grains are kept.
-    pub(super) content: Content,
+    pub(crate) content: Content,
 }
 
 /// How a source keeps its grains.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// In a container.
     Container(Container<SourceBytes>),
     /// In frames, one after another.
@@ -39,7 +39,7 @@ pub(super) enum Content {
 
 impl Admitted {
     /// Bytes of the source.
-    pub(super) fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.bytes().len() as u64
     }
 
@@ -51,7 +51,7 @@ impl Admitted {
     }
 
     /// The lifecycle state that came with the source.
-    pub(super) fn manifest(&self) -> impl Iterator<Item = (&ContentAddress, &IndexState)> {
+    pub(crate) fn manifest(&self) -> impl Iterator<Item = (&ContentAddress, &IndexState)> {
         let manifest = match &self.content {
             Content::Container(container) => container.manifest(),
             _ => None,
@@ -62,13 +62,13 @@ impl Admitted {
 
 /// A run of grains of one source.
 #[derive(Debug, Clone)]
-pub(super) struct Morsel {
-    pub(super) source: Arc<Admitted>,
+pub(crate) struct Morsel {
+    pub(crate) source: Arc<Admitted>,
     /// The place of the first grain in the source.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     items: Items,
     /// Bytes of all its grains.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ enum Items {
 
 impl Morsel {
     /// How many grains it has.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match &self.items {
             Items::Numbers(numbers) => numbers.len(),
             Items::Extents(extents) => extents.len(),
@@ -89,7 +89,7 @@ impl Morsel {
     }
 
     /// The delivered bytes of its grain `at`; empty beyond its end.
-    pub(super) fn item(&self, at: usize) -> &[u8] {
+    pub(crate) fn item(&self, at: usize) -> &[u8] {
         let found = match (&self.source.content, &self.items) {
             (Content::Container(container), Items::Numbers(numbers)) => container.grain(numbers.start + at),
             (_, Items::Extents(extents)) => extents.get(at).and_then(|extent| self.source.bytes().get(extent.clone())),
@@ -99,7 +99,7 @@ impl Morsel {
     }
 
     /// Where its grain `at` lies in the source.
-    pub(super) fn extent(&self, at: usize) -> Option<Range<usize>> {
+    pub(crate) fn extent(&self, at: usize) -> Option<Range<usize>> {
         match (&self.source.content, &self.items) {
             (Content::Container(container), Items::Numbers(numbers)) => container.extent(numbers.start + at),
             (_, Items::Extents(extents)) => extents.get(at).cloned(),
@@ -118,7 +118,7 @@ impl Drop for Morsel {
 }
 
 /// What a source has next.
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Some grains.
     Morsel(Morsel),
     /// Damage that hides whatever follows: where it begins, and what it is.
@@ -135,7 +135,7 @@ pub(super) enum Next {
 }
 
 /// Cuts one source into morsels, from a given grain on.
-pub(super) struct Morsels {
+pub(crate) struct Morsels {
     source: Arc<Admitted>,
     next: u64,
     /// Where the next frame begins.
@@ -145,14 +145,14 @@ pub(super) struct Morsels {
 
 impl Morsels {
     /// The morsels of `source` from its grain `next` on.
-    pub(super) fn new(source: Arc<Admitted>, next: u64) -> Self {
+    pub(crate) fn new(source: Arc<Admitted>, next: u64) -> Self {
         let mut morsels = Morsels { source, next: 0, offset: 0, ended: false };
         morsels.skip_to(next);
         morsels
     }
 
     /// The source.
-    pub(super) fn source(&self) -> &Arc<Admitted> {
+    pub(crate) fn source(&self) -> &Arc<Admitted> {
         &self.source
     }
 
@@ -171,7 +171,7 @@ impl Morsels {
     }
 
     /// The next morsel, of at most `limit` grains.
-    pub(super) fn next(&mut self, limit: usize) -> Next {
+    pub(crate) fn next(&mut self, limit: usize) -> Next {
         if self.ended {
             return Next::End;
         }
@@ -245,7 +245,7 @@ impl Morsels {
 
 impl Admitted {
     /// What goes to `rejects` for damage outside of grains: from `offset` on, up to [`DAMAGE_BYTES`].
-    pub(super) fn damage(&self, ordinal: u64, offset: usize, error: &GrainError, now: i64) -> RejectRow {
+    pub(crate) fn damage(&self, ordinal: u64, offset: usize, error: &GrainError, now: i64) -> RejectRow {
         let rest = self.bytes().get(offset..).unwrap_or_default();
         let bytes = rest.get(..DAMAGE_BYTES).unwrap_or(rest);
         RejectRow {

@@ -11,57 +11,57 @@ use crate::hash::{Digest, sha256_each};
 
 /// How grains are judged.
 #[derive(Clone, Copy)]
-pub(super) struct Judgement<'a> {
+pub(crate) struct Judgement<'a> {
     /// Strict or lenient.
-    pub(super) mode: Mode,
+    pub(crate) mode: Mode,
     /// Bytes of a decompressed payload at most.
-    pub(super) payload_limit: usize,
+    pub(crate) payload_limit: usize,
     /// Who knows the keys of signers.
-    pub(super) resolver: &'a dyn KeyResolver,
+    pub(crate) resolver: &'a dyn KeyResolver,
     /// When the run began, in microseconds since 1970.
-    pub(super) now: i64,
+    pub(crate) now: i64,
 }
 
 /// A grain that is what it should be.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ProvenRow {
-    pub(super) address: ContentAddress,
+pub(crate) struct ProvenRow {
+    pub(crate) address: ContentAddress,
     /// Its place in the morsel.
-    pub(super) item: u32,
+    pub(crate) item: u32,
     /// Where its sort key lies among the morsel's keys.
     key: (u32, u32),
-    pub(super) signature: SignatureColumn,
+    pub(crate) signature: SignatureColumn,
 }
 
 /// A morsel whose grains were all looked at.
 #[derive(Debug)]
-pub(super) struct ProvenMorsel {
-    pub(super) morsel: Morsel,
+pub(crate) struct ProvenMorsel {
+    pub(crate) morsel: Morsel,
     /// The good grains, in order.
-    pub(super) rows: Vec<ProvenRow>,
+    pub(crate) rows: Vec<ProvenRow>,
     keys: Vec<u8>,
     /// The others.
-    pub(super) rejects: Vec<Refusal>,
+    pub(crate) rejects: Vec<Refusal>,
     /// How often each mark was made.
-    pub(super) marks: Vec<(Mark, u64)>,
+    pub(crate) marks: Vec<(Mark, u64)>,
 }
 
 /// A grain that was refused.
 #[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) error: GrainError,
-    pub(super) row: RejectRow,
+pub(crate) struct Refusal {
+    pub(crate) error: GrainError,
+    pub(crate) row: RejectRow,
 }
 
 impl ProvenMorsel {
     /// The sort key of `row`.
-    pub(super) fn key(&self, row: &ProvenRow) -> &[u8] {
+    pub(crate) fn key(&self, row: &ProvenRow) -> &[u8] {
         self.keys.get(row.key.0 as usize..row.key.1 as usize).unwrap_or_default()
     }
 }
 
 /// Opens, hashes, decodes and checks every grain of `morsel`.
-pub(super) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
+pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
     let mut proven = ProvenMorsel {
         rows: Vec::with_capacity(morsel.len()),
         keys: Vec::new(),
@@ -98,13 +98,14 @@ pub(super) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
 }
 
 /// A delivered grain whose envelope and payload were opened.
-struct Opened<'a> {
-    delivery: Delivery<'a>,
-    payload: Payload<'a>,
+pub(crate) struct Opened<'a> {
+    pub(crate) delivery: Delivery<'a>,
+    pub(crate) payload: Payload<'a>,
     signature: SignatureColumn,
 }
 
-fn open<'a>(bytes: &'a [u8], judgement: Judgement<'_>) -> Result<Opened<'a>, GrainError> {
+/// Opens delivered bytes; a signature that is wrong is an error.
+pub(crate) fn open<'a>(bytes: &'a [u8], judgement: Judgement<'_>) -> Result<Opened<'a>, GrainError> {
     let delivery = Delivery::open(bytes)?;
     let signature = signature_of(&delivery, judgement.resolver)?;
     let payload = Payload::open(delivery.blob(), judgement.payload_limit)?;
@@ -127,15 +128,16 @@ fn signature_of(delivery: &Delivery<'_>, resolver: &dyn KeyResolver) -> Result<S
 }
 
 /// Decodes one payload after another with the same memory.
-struct Checker<'p, 'k> {
-    grain: Option<Grain<'p>>,
-    mode: Mode,
-    keys: &'k mut Vec<u8>,
+pub(crate) struct Checker<'p, 'k> {
+    pub(crate) grain: Option<Grain<'p>>,
+    pub(crate) mode: Mode,
+    /// Where sort keys go.
+    pub(crate) keys: &'k mut Vec<u8>,
 }
 
 impl<'p> Checker<'p, '_> {
     /// Checks a payload; answers where its sort key lies, and its marks.
-    fn check(&mut self, payload: &'p Payload<'p>) -> Result<((u32, u32), Marks), GrainError> {
+    pub(crate) fn check(&mut self, payload: &'p Payload<'p>) -> Result<((u32, u32), Marks), GrainError> {
         let grain = match &mut self.grain {
             Some(grain) => {
                 grain.redecode(payload, self.mode)?;

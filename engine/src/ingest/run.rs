@@ -21,12 +21,12 @@ use super::batch::{Batch, BatchLimits};
 use super::known::KnownAddresses;
 use super::morsel::{Morsels, Next};
 use super::plan::plan;
-use super::progress::IngestProgress;
 use super::prove::{Judgement, ProvenMorsel, Refusal, prove};
 use super::report::{IngestReport, OnError};
 use super::write::{Run, WrittenSegment, write};
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{Change, DataFile, Lake, Ledger, transaction_name};
+use crate::progress::WorkProgress;
 use crate::segment::{ADDRESSES_FILE, AddressIndex};
 
 /// What a user can choose.
@@ -83,7 +83,7 @@ pub async fn ingest(
     lake: &mut Lake,
     sources: Vec<Source>,
     options: &IngestOptions,
-    progress: Arc<IngestProgress>,
+    progress: Arc<WorkProgress>,
 ) -> Result<IngestReport> {
     let started = Instant::now();
     let mut run = Ingest::begin(lake, options, Arc::clone(&progress)).await?;
@@ -103,7 +103,7 @@ pub async fn ingest(
 struct Ingest<'l> {
     lake: &'l mut Lake,
     options: IngestOptions,
-    progress: Arc<IngestProgress>,
+    progress: Arc<WorkProgress>,
     pool: Arc<rayon::ThreadPool>,
     known: KnownAddresses,
     /// Refusals that an earlier run committed before it was killed.
@@ -115,7 +115,7 @@ struct Ingest<'l> {
 }
 
 impl<'l> Ingest<'l> {
-    async fn begin(lake: &'l mut Lake, options: &IngestOptions, progress: Arc<IngestProgress>) -> Result<Ingest<'l>> {
+    async fn begin(lake: &'l mut Lake, options: &IngestOptions, progress: Arc<WorkProgress>) -> Result<Ingest<'l>> {
         lake.refresh().await?;
         let known = KnownAddresses::load(lake).await?;
         let pool = rayon::ThreadPoolBuilder::new()
@@ -159,8 +159,8 @@ impl<'l> Ingest<'l> {
                 self.report.files += 1;
                 self.report.bytes += length;
                 self.report.refuse(error.code.name());
-                IngestProgress::add(&self.progress.rejected, 1);
-                IngestProgress::add(&self.progress.bytes, length);
+                WorkProgress::add(&self.progress.rejected, 1);
+                WorkProgress::add(&self.progress.bytes, length);
                 self.batch.complete_refused(*reject);
             }
             Admission::Granted { source, next } => {
@@ -174,7 +174,7 @@ impl<'l> Ingest<'l> {
 
     fn skip(&mut self, length: u64) {
         self.report.skipped_files += 1;
-        IngestProgress::add(&self.progress.bytes, length);
+        WorkProgress::add(&self.progress.bytes, length);
     }
 
     async fn read(&mut self, mut morsels: Morsels) -> Result<()> {
@@ -187,7 +187,7 @@ impl<'l> Ingest<'l> {
                         return Err(EngineError::Refused { source_uri: source.uri.clone(), error });
                     }
                     self.report.refuse(error.code.name());
-                    IngestProgress::add(&self.progress.rejected, 1);
+                    WorkProgress::add(&self.progress.rejected, 1);
                     self.batch.rejects.push(source.damage(ordinal, offset, &error, self.now));
                 }
                 Next::End => break,
@@ -247,7 +247,7 @@ impl<'l> Ingest<'l> {
                 Ok(written) => {
                     self.report.duplicates += duplicates;
                     self.report.grains_written += written;
-                    IngestProgress::add(&self.progress.committed, written);
+                    WorkProgress::add(&self.progress.committed, written);
                     return Ok(());
                 }
             }
@@ -271,7 +271,7 @@ impl<'l> Ingest<'l> {
                 refused.push(row.clone());
             }
         }
-        IngestProgress::add(&self.progress.rejected, refused.len() as u64);
+        WorkProgress::add(&self.progress.rejected, refused.len() as u64);
         Ok(refused)
     }
 
@@ -375,7 +375,7 @@ async fn publish(lake: &Lake, change: &mut Change, segment: WrittenSegment) -> R
 struct Work {
     location: crate::lake::LakeLocation,
     options: IngestOptions,
-    progress: Arc<IngestProgress>,
+    progress: Arc<WorkProgress>,
     known: KnownAddresses,
     now: i64,
 }
@@ -393,8 +393,8 @@ impl Work {
             .map(|morsel| {
                 let (grains, bytes) = (morsel.len() as u64, morsel.bytes as u64);
                 let proven = prove(morsel, judgement);
-                IngestProgress::add(&self.progress.grains, grains);
-                IngestProgress::add(&self.progress.bytes, bytes);
+                WorkProgress::add(&self.progress.grains, grains);
+                WorkProgress::add(&self.progress.bytes, bytes);
                 proven
             })
             .collect()

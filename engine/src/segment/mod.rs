@@ -4,17 +4,20 @@
 //! |---|---|
 //! | `layout` | how is a segment's Parquet file laid out? |
 //! | `read` | how does the Parquet reader see a mapped file? |
+//! | `reader` | what are the rows of these row groups, with these columns? |
 //! | `write` | how do batches become the file, on all cores? |
 //! | `addresses` | which row of the segment has this address? |
 
 mod addresses;
 mod layout;
 mod read;
+mod reader;
 mod write;
 
 pub use addresses::{ADDRESSES_FILE, AddressIndex};
 pub use layout::{ROW_GROUP_ROWS, grains_properties, records_properties};
 pub(crate) use read::MappedFile;
+pub use reader::SegmentReader;
 pub use write::SegmentFile;
 
 /// The name of a segment: unique, and the same in the data file's name and in the folder of its sidecars.

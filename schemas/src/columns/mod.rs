@@ -5,14 +5,17 @@
 //! | `grains` | which columns has the table `grains`, and where does each come from? |
 //! | `project` | what is the row of this grain? |
 //! | `cell` | how does one value of a payload become a cell of its column? |
+//! | `envelope` | how is a signature's envelope kept, and put around its blob again? |
 //! | `records` | which columns have `state`, `rejects` and `audit`? |
 
 mod cell;
+mod envelope;
 mod grains;
 mod project;
 mod records;
 
 pub use cell::write_canonical_json;
+pub use envelope::delivered_bytes;
 pub use grains::{GRAINS, IdentityColumn, column_of, grains_schema};
 pub use project::{GrainColumns, RowIdentity, SignatureColumn, write_sort_key};
 pub use records::{

@@ -10,6 +10,7 @@ use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
 use super::cell::{ColumnBuilder, instant_builder, list_field};
+use super::envelope::envelope_cell;
 use super::grains::{column_of, grains_schema};
 use crate::address::ContentAddress;
 use crate::grain::{Field, Grain};
@@ -153,10 +154,7 @@ impl Identity {
         self.blob.append_value(blob);
         self.blob_size.append_value(blob.len() as i64);
         match &row.envelope {
-            Some(parts) => {
-                let before = (parts.before.len() as u32).to_be_bytes();
-                self.envelope.append_value([&before[..], &parts.before, &parts.after].concat());
-            }
+            Some(parts) => self.envelope.append_value(envelope_cell(parts)),
             None => self.envelope.append_null(),
         }
         self.signature.append_value(row.signature.name());

@@ -1,10 +1,10 @@
-//! How far a run is, readable from other threads, and the wish that it should stop.
+//! How far a piece of work is, readable from other threads, and the wish that it should stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counters that a run moves on and a progress bar reads. All are approximate while the run goes on.
 #[derive(Debug, Default)]
-pub struct IngestProgress {
+pub struct WorkProgress {
     /// Bytes of all sources, as far as known beforehand.
     pub total_bytes: AtomicU64,
     /// Bytes whose grains are proven, or that were passed over.
@@ -18,18 +18,18 @@ pub struct IngestProgress {
     stop: AtomicBool,
 }
 
-impl IngestProgress {
-    /// Asks the run to stop after its next commit.
+impl WorkProgress {
+    /// Asks the work to stop where it can: an ingest after its next commit.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// True if somebody asked the run to stop.
+    /// True if somebody asked the work to stop.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(counter: &AtomicU64, amount: u64) {
+    pub(crate) fn add(counter: &AtomicU64, amount: u64) {
         counter.fetch_add(amount, Ordering::Relaxed);
     }
 }

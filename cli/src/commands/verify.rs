@@ -1,0 +1,62 @@
+//! `verify`: files, or the lake itself.
+
+use std::sync::Arc;
+
+use gristmill_connectors::source::discover;
+use gristmill_engine::lake::Lake;
+use gristmill_engine::progress::WorkProgress;
+use gristmill_engine::verify::{Part, Subset, VerifyOptions, verify_lake, verify_sources};
+use gristmill_schemas::grain::Mode;
+
+use super::Context;
+use super::ingest::{kind_of, position, stop_on_interrupt};
+use crate::args::{Size, Verify};
+use crate::exit::{Failure, Outcome};
+use crate::progress::Progress;
+use crate::quantity::duration;
+
+/// Checks the sources, or the lake if none is named; the data has problems if anything is bad.
+pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failure> {
+    let printer = context.printer(arguments.results);
+    let mut options = VerifyOptions {
+        kind: kind_of(arguments.kind),
+        named: arguments.sources.clone(),
+        mode: if arguments.lenient { Mode::Lenient } else { Mode::Strict },
+        threads: context.threads(),
+        ..VerifyOptions::default()
+    };
+    if let Some(memory) = context.common.memory {
+        options.memory = memory.0 as usize;
+    }
+    let part = Part {
+        subset: arguments.subset.as_deref().map(subset).transpose()?,
+        max_duration: arguments.max_duration.as_deref().map(|text| duration("--max-duration", text)).transpose()?,
+    };
+    let progress = Arc::new(WorkProgress::default());
+    stop_on_interrupt(Arc::clone(&progress));
+    let watched = Arc::clone(&progress);
+    let shown = Progress::show(&context.common, "verify", move || position(&watched));
+    let report = if arguments.sources.is_empty() {
+        verify_lake(&Lake::open(context.lake()).await?, part, &options, progress).await
+    } else {
+        verify_sources(discover(&arguments.sources).await?, &options, progress).await
+    };
+    drop(shown);
+    let report = report?;
+    printer.record(&report)?;
+    Ok(if report.bad == 0 { Outcome::Done } else { Outcome::Problems })
+}
+
+/// `5%`, `3/7` or `10G`.
+fn subset(text: &str) -> Result<Subset, Failure> {
+    let wrong = || Failure::usage(format!("`--subset {text}` is no part of a lake; 5%, 3/7 and 10G are"));
+    if let Some(percent) = text.strip_suffix('%') {
+        let percent: f64 = percent.parse().map_err(|_| wrong())?;
+        return if (0.0..=100.0).contains(&percent) { Ok(Subset::Share(percent / 100.0)) } else { Err(wrong()) };
+    }
+    if let Some((number, of)) = text.split_once('/') {
+        let (number, of): (u32, u32) = (number.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
+        return if (1..=of).contains(&number) { Ok(Subset::Group { number, of }) } else { Err(wrong()) };
+    }
+    text.parse::<Size>().map(|size| Subset::Bytes(size.0)).map_err(|_| wrong())
+}

@@ -1,0 +1,83 @@
+//! Reading a segment row group by row group, just the columns that are wanted.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use gristmill_connectors::source::SourceBytes;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+
+use super::read::MappedFile;
+
+/// An open Parquet file of the lake. Clones share the mapping and the footer.
+#[derive(Clone)]
+pub struct SegmentReader {
+    bytes: MappedFile,
+    metadata: ArrowReaderMetadata,
+}
+
+impl SegmentReader {
+    /// Reads the footer of the file in `bytes`.
+    ///
+    /// # Errors
+    /// [`ParquetError`] if there is none, or it can't be understood.
+    pub fn open(bytes: SourceBytes) -> Result<SegmentReader, ParquetError> {
+        let bytes = MappedFile(Arc::new(bytes));
+        let metadata = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new())?;
+        Ok(SegmentReader { bytes, metadata })
+    }
+
+    /// How many row groups it has.
+    pub fn row_groups(&self) -> usize {
+        self.metadata.metadata().num_row_groups()
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> u64 {
+        self.metadata.metadata().file_metadata().num_rows().max(0) as u64
+    }
+
+    /// How many rows stand before row group `number`.
+    pub fn rows_before(&self, number: usize) -> u64 {
+        let groups = self.metadata.metadata().row_groups().iter().take(number);
+        groups.map(|group| group.num_rows().max(0) as u64).sum()
+    }
+
+    /// Bytes of row group `number` in the file.
+    pub fn row_group_bytes(&self, number: usize) -> u64 {
+        let group = self.metadata.metadata().row_groups().get(number);
+        group.map_or(0, |group| group.compressed_size().max(0) as u64)
+    }
+
+    /// The rows of `row_groups`, `batch_rows` at a time, with just `columns` in the order of the file; all columns if none
+    /// are named.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub fn read(
+        &self,
+        row_groups: Range<usize>,
+        columns: Option<&[&str]>,
+        batch_rows: usize,
+    ) -> Result<ParquetRecordBatchReader, ParquetError> {
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), self.metadata.clone());
+        let mask = match columns {
+            Some(columns) => ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied()),
+            None => ProjectionMask::all(),
+        };
+        builder.with_row_groups(row_groups.collect()).with_projection(mask).with_batch_size(batch_rows).build()
+    }
+
+    /// Tells the system that row group `number` won't be read again soon, so that its pages don't count as memory of this
+    /// process.
+    pub fn release(&self, number: usize) {
+        let Some(group) = self.metadata.metadata().row_groups().get(number) else { return };
+        let ranges = || group.columns().iter().map(|column| column.byte_range());
+        let start = ranges().map(|(start, _)| start).min().unwrap_or(0);
+        let end = ranges().map(|(start, length)| start.saturating_add(length)).max().unwrap_or(0);
+        self.bytes.0.release(start as usize..end as usize);
+    }
+}

@@ -1,0 +1,182 @@
+//! What a verification found.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::grain::Marks;
+use serde::Serialize;
+
+/// The result of a verification. `checked` is always `ok` + `bad`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct VerifyReport {
+    /// Grains that were checked, and parts outside of grains that were found damaged.
+    pub checked: u64,
+    /// Those that are good.
+    pub ok: u64,
+    /// Those that aren't.
+    pub bad: u64,
+    /// How many are bad for which reason.
+    pub bad_by_code: BTreeMap<String, u64>,
+    /// How many good ones have something odd about them, by mark.
+    pub marks: BTreeMap<String, u64>,
+    /// Files that were read: sources, or segments of the lake.
+    pub files: u64,
+    /// Sources that were passed over because they are of no known kind.
+    pub skipped_files: u64,
+    /// Bytes of the sources, or of the blobs in the lake.
+    pub bytes: u64,
+    /// Wall-clock time.
+    pub seconds: f64,
+    /// 10⁹ bytes in a second.
+    pub gigabytes_per_second: f64,
+    /// How much of the lake had its turn; absent for files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<Coverage>,
+    /// The first problems, in the order of the input.
+    pub problems: Vec<Problem>,
+}
+
+/// How much of the lake had its turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// Row groups that were checked.
+    pub row_groups: u64,
+    /// True if that were all of the part that was asked for, false if time ran out.
+    pub complete: bool,
+    /// Bytes of their files.
+    pub file_bytes: u64,
+    /// Bytes of all segments.
+    pub lake_bytes: u64,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The file.
+    pub source: String,
+    /// Which grain of the file, counted from 0; -1 for the file as a whole.
+    pub ordinal: i64,
+    /// Where it begins, in bytes: from the start of a source, or of a blob in the lake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// The row's address, in the lake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_address: Option<String>,
+    /// The specification's code.
+    pub code: &'static str,
+    /// The field that caused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem of part `ordinal` of `source`; the error's offset is taken as it is.
+    pub(super) fn new(source: &str, ordinal: i64, error: &GrainError) -> Problem {
+        Problem {
+            source: source.to_owned(),
+            ordinal,
+            offset: error.offset,
+            content_address: None,
+            code: error.code.name(),
+            field: error.field.as_deref().map(str::to_owned),
+            message: error.message.to_string(),
+        }
+    }
+
+    /// A file of the lake that can't be read.
+    pub(super) fn unreadable(file: &str, row: i64, cause: &dyn std::fmt::Display) -> Problem {
+        let message = format!("the segment can't be read: {cause}");
+        Problem::new(file, row, &GrainError::new(ErrorCode::Corrupt, message))
+    }
+}
+
+/// What one job found.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) ok: u64,
+    pub(super) bytes: u64,
+    bad: BTreeMap<&'static str, u64>,
+    marks: BTreeMap<&'static str, u64>,
+    problems: Vec<Problem>,
+}
+
+impl Findings {
+    /// Counts a good grain.
+    pub(super) fn good(&mut self, marks: Marks) {
+        self.ok += 1;
+        for mark in marks.iter() {
+            self.mark(mark.name(), 1);
+        }
+    }
+
+    /// Counts an oddity.
+    pub(super) fn mark(&mut self, name: &'static str, count: u64) {
+        *self.marks.entry(name).or_default() += count;
+    }
+
+    /// How many problems were counted.
+    pub(super) fn bad_count(&self) -> u64 {
+        self.bad.values().sum()
+    }
+
+    /// Counts a problem, and keeps it if it is among the first `limit`.
+    pub(super) fn bad(&mut self, problem: Problem, limit: usize) {
+        *self.bad.entry(problem.code).or_default() += 1;
+        if self.problems.len() < limit {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// Findings of jobs that end in any order, put together in the order of the jobs.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    report: VerifyReport,
+    problems: BTreeMap<(u64, usize), Problem>,
+    limit: usize,
+}
+
+impl Tally {
+    /// Nothing yet; at most `limit` problems will be listed.
+    pub(super) fn new(limit: usize) -> Self {
+        Tally { limit, ..Tally::default() }
+    }
+
+    /// The counts.
+    pub(super) fn report(&mut self) -> &mut VerifyReport {
+        &mut self.report
+    }
+
+    /// Adds what job `number` found. Of too many problems, those of the first jobs stay, so what is listed doesn't depend
+    /// on which job ended first.
+    pub(super) fn add(&mut self, number: u64, findings: Findings) {
+        let report = &mut self.report;
+        report.ok += findings.ok;
+        report.bytes += findings.bytes;
+        for (code, count) in findings.bad {
+            report.bad += count;
+            *report.bad_by_code.entry(code.to_owned()).or_default() += count;
+        }
+        for (mark, count) in findings.marks {
+            *report.marks.entry(mark.to_owned()).or_default() += count;
+        }
+        let places = findings.problems.into_iter().enumerate().map(|(at, problem)| ((number, at), problem));
+        self.problems.extend(places);
+        while self.problems.len() > self.limit {
+            self.problems.pop_last();
+        }
+    }
+
+    /// The report of work that took so long.
+    pub(super) fn finish(self, elapsed: Duration) -> VerifyReport {
+        let mut report = self.report;
+        report.checked = report.ok + report.bad;
+        report.seconds = elapsed.as_secs_f64();
+        report.gigabytes_per_second = if report.seconds > 0.0 { report.bytes as f64 / 1e9 / report.seconds } else { 0.0 };
+        report.problems = self.problems.into_values().collect();
+        report
+    }
+}
