@@ -228,13 +228,16 @@ fn check_batch(
         })
         .collect();
     let judgement = options.judgement();
-    let opened: Vec<_> =
-        delivered.iter().map(|bytes| bytes.as_ref().map_err(Clone::clone).and_then(|bytes| open(bytes, judgement))).collect();
+    let opened: Vec<_> = delivered
+        .iter()
+        .map(|bytes| bytes.as_ref().map_err(Clone::clone).and_then(|bytes| open(bytes, judgement)))
+        .collect();
     let mut keys = Vec::new();
     let mut checker = Checker { grain: None, mode: options.mode, keys: &mut keys };
     for (row, opened) in opened.iter().enumerate() {
         // What was let in leniently is marked as such, and no news.
-        checker.mode = if options.mode == Mode::Lenient || is_lenient(marks, row) { Mode::Lenient } else { Mode::Strict };
+        checker.mode =
+            if options.mode == Mode::Lenient || is_lenient(marks, row) { Mode::Lenient } else { Mode::Strict };
         checker.keys.clear();
         let checked = opened.as_ref().map_err(Clone::clone).and_then(|opened| checker.check(&opened.payload));
         findings.bytes += blobs.value(row).len() as u64;

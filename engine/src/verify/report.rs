@@ -175,7 +175,8 @@ impl Tally {
         let mut report = self.report;
         report.checked = report.ok + report.bad;
         report.seconds = elapsed.as_secs_f64();
-        report.gigabytes_per_second = if report.seconds > 0.0 { report.bytes as f64 / 1e9 / report.seconds } else { 0.0 };
+        report.gigabytes_per_second =
+            if report.seconds > 0.0 { report.bytes as f64 / 1e9 / report.seconds } else { 0.0 };
         report.problems = self.problems.into_values().collect();
         report
     }
