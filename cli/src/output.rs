@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::{LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use serde::Serialize;
 
 use crate::args::{Common, Format, LogFormat, Results};
@@ -201,6 +201,8 @@ const CELL_WIDTH: usize = 200;
 fn table(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<String, Failure> {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    // A line under the header, none between rows.
+    table.remove_style(TableComponent::HorizontalLines);
     table.set_header(schema.fields().iter().map(|field| field.name()));
     for (at, field) in schema.fields().iter().enumerate().filter(|(_, field)| field.data_type().is_numeric()) {
         let _ = field;

@@ -1,4 +1,6 @@
-//! What the tests of the public surface share: the conformance runner and the places of the case files.
+//! What the tests of the public surface share: the conformance runner, small lakes, the places of the case files.
 
 pub mod conformance;
+pub mod fixture;
 pub mod paths;
+pub mod sqllogic;

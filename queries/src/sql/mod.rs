@@ -68,7 +68,9 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     let mut config = SessionConfig::new()
         .with_information_schema(true)
         .set_bool("datafusion.execution.parquet.pushdown_filters", true)
-        .set_bool("datafusion.execution.parquet.reorder_filters", true);
+        .set_bool("datafusion.execution.parquet.reorder_filters", true)
+        // In PostgreSQL `a ->> 'b' = 'c'` compares what `->>` answers.
+        .set_str("datafusion.sql_parser.dialect", "PostgreSQL");
     if options.threads > 0 {
         config = config.with_target_partitions(options.threads);
     }

@@ -4,13 +4,14 @@ use datafusion::common::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 
 /// The statements of a text, as written between semicolons.
 ///
 /// # Errors
 /// [`datafusion::error::DataFusionError::SQL`] with line and column, if the text isn't SQL: then none of it is run.
 pub fn statements(text: &str) -> Result<Vec<Statement>> {
-    Ok(DFParserBuilder::new(text).build()?.parse_statements()?.into())
+    Ok(DFParserBuilder::new(text).with_dialect(&PostgreSqlDialect {}).build()?.parse_statements()?.into())
 }
 
 /// Runs one statement; its rows come as they are made.
