@@ -37,11 +37,35 @@ pub(crate) fn decompress_zstd(bytes: &[u8], limit: usize) -> Result<Vec<u8>, Gra
     }
 }
 
+/// How many of the first bytes are the lz4 frame that begins there, by its own block sizes. A frame without its end mark was
+/// cut; a decoder doesn't tell.
+fn lz4_frame_length(bytes: &[u8]) -> Option<usize> {
+    const BLOCK_CHECKSUM: u8 = 1 << 4;
+    const CONTENT_SIZE: u8 = 1 << 3;
+    const CONTENT_CHECKSUM: u8 = 1 << 2;
+    const DICTIONARY: u8 = 1;
+    // In a block's size: its content isn't compressed.
+    const STORED: u32 = 1 << 31;
+    let flags = *bytes.strip_prefix(&LZ4_MAGIC)?.first()?;
+    let extra = |flag: u8, length: usize| if flags & flag != 0 { length } else { 0 };
+    // Magic, flags, block size, header checksum, and what the flags promise.
+    let mut at = 7 + extra(CONTENT_SIZE, 8) + extra(DICTIONARY, 4);
+    loop {
+        let size = u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
+        at += 4;
+        if size == 0 {
+            at += extra(CONTENT_CHECKSUM, 4);
+            return (at <= bytes.len()).then_some(at);
+        }
+        at = at.checked_add((size & !STORED) as usize)?.checked_add(extra(BLOCK_CHECKSUM, 4))?;
+    }
+}
+
 /// Decompresses the lz4 frame that `bytes` begin with, to at most `limit` bytes; answers how many bytes the frame has too.
 pub(crate) fn decompress_lz4(bytes: &[u8], limit: usize) -> Result<(Vec<u8>, usize), GrainError> {
-    let mut rest = bytes;
-    let content = read_bounded(lz4_flex::frame::FrameDecoder::new(&mut rest), limit, "lz4")?;
-    Ok((content, bytes.len() - rest.len()))
+    let length = lz4_frame_length(bytes).ok_or_else(|| GrainError::corrupt(0, "not a whole lz4 frame"))?;
+    let frame = bytes.get(..length).unwrap_or_default();
+    Ok((read_bounded(lz4_flex::frame::FrameDecoder::new(frame), limit, "lz4")?, length))
 }
 
 fn read_bounded(reader: impl Read, limit: usize, codec: &str) -> Result<Vec<u8>, GrainError> {
@@ -98,5 +122,23 @@ mod tests {
         let length = frame.len();
         frame.extend(b"tail");
         assert_eq!(decompress_lz4(&frame, 100).unwrap(), (b"grain".to_vec(), length));
+    }
+
+    #[test]
+    fn an_lz4_frame_cut_anywhere_is_refused_even_between_its_blocks() {
+        let content: Vec<u8> =
+            (0..200_000_u32).flat_map(|number| number.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+        let info = lz4_flex::frame::FrameInfo::new()
+            .block_size(lz4_flex::frame::BlockSize::Max64KB)
+            .block_checksums(true)
+            .content_checksum(true)
+            .content_size(Some(content.len() as u64));
+        let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
+        std::io::Write::write_all(&mut encoder, &content).unwrap();
+        let frame = encoder.finish().unwrap();
+        assert_eq!(decompress_lz4(&frame, content.len()).unwrap(), (content, frame.len()));
+        for length in (0..frame.len()).step_by(997).chain(frame.len() - 12..frame.len()) {
+            assert!(decompress_lz4(&frame[..length], 1 << 20).is_err(), "{length}");
+        }
     }
 }

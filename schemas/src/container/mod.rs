@@ -9,7 +9,8 @@
 //! * **Offsets** count from the start of the file when the region isn't compressed, and from the start of the decompressed
 //!   region when it is. A reader tells by the first offset: 16 + 4·n or 0, in either case.
 //! * **The end of the last grain** isn't recorded. It is the end of the region; where a manifest follows an uncompressed
-//!   region, the last grain's own bytes say where they end.
+//!   region, the last grain's own bytes say where they end; if it is encrypted they don't, and it ends where the first
+//!   whole manifest begins.
 //! * **lz4** means the lz4 frame format. Flag bit 2 and the codec byte may disagree in files of others: the first bytes of
 //!   the region decide.
 //!

@@ -314,10 +314,16 @@ fn begins_frame(rest: &[u8]) -> bool {
     matches!(rest.first_chunk::<4>(), Some(&ZSTD_MAGIC | &LZ4_MAGIC))
 }
 
-/// The length of an encrypted last grain: the ciphertext doesn't tell, so the longest that leaves exactly a manifest.
+/// Places that are tried as the beginning of a manifest after an encrypted grain. By chance there is none but the right one;
+/// a file that was made to look otherwise isn't worth more work, each try may read the rest of the file.
+const MANIFEST_TRIES: usize = 16;
+
+/// The length of an encrypted last grain: the ciphertext doesn't tell, so the shortest after which exactly a manifest comes.
 fn length_before_manifest(tail: &[u8]) -> Option<usize> {
     Header::read(tail).ok()?;
-    (crate::grain::MIN_BLOB_LENGTH..tail.len()).rev().find(|length| {
-        tail.get(*length..).is_some_and(|rest| Manifest::read(rest).is_ok_and(|found| !found.entries.is_empty()))
-    })
+    let rest = |length: usize| tail.get(length..).unwrap_or_default();
+    (crate::grain::MIN_BLOB_LENGTH..tail.len())
+        .filter(|length| Manifest::seems_to_begin(rest(*length)))
+        .take(MANIFEST_TRIES)
+        .find(|length| Manifest::read(rest(*length)).is_ok())
 }

@@ -1,0 +1,61 @@
+//! `cargo run --example seeds`: writes the conformance cases as the corpus that the targets begin with.
+
+use std::fs;
+use std::path::Path;
+
+use gristmill_schemas::container::{FRAME_END, write_frame};
+use gristmill_schemas::json::Json;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let cases = root.join("../tests/cases/oms");
+    for target in ["blob", "container", "frames", "manifest"] {
+        fs::create_dir_all(root.join("corpus").join(target))?;
+    }
+    let mut blobs = Vec::new();
+    for entry in fs::read_dir(&cases)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "json") {
+            let bytes = fs::read(&path)?;
+            collect(&Json::parse(&bytes)?, &mut blobs);
+        }
+    }
+    for entry in fs::read_dir(cases.join("oms-mg"))? {
+        let path = entry?.path();
+        fs::copy(&path, root.join("corpus/container").join(path.file_name().unwrap_or_default()))?;
+    }
+    let mut stream = Vec::new();
+    for (number, blob) in blobs.iter().enumerate() {
+        let name = format!("case-{number:04}");
+        fs::write(root.join("corpus/blob").join(&name), blob)?;
+        // A payload alone is a map, as a manifest is.
+        fs::write(root.join("corpus/manifest").join(&name), blob.get(9..).unwrap_or_default())?;
+        let mut frame = Vec::new();
+        if write_frame(blob, &mut frame).is_ok() {
+            stream.extend(&frame);
+            frame.extend(FRAME_END);
+            fs::write(root.join("corpus/frames").join(&name), &frame)?;
+        }
+    }
+    stream.extend(FRAME_END);
+    fs::write(root.join("corpus/frames/all"), stream)?;
+    println!("{} blobs", blobs.len());
+    Ok(())
+}
+
+/// Every string below a key that ends in `hex`, as bytes.
+fn collect(json: &Json<'_>, blobs: &mut Vec<Vec<u8>>) {
+    match json {
+        Json::Array(items) => items.iter().for_each(|item| collect(item, blobs)),
+        Json::Object(members) => members.iter().for_each(|(key, value)| match value.as_str() {
+            Some(text) if key.ends_with("hex") => blobs.extend(bytes_of(text)),
+            _ => collect(value, blobs),
+        }),
+        _ => {}
+    }
+}
+
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    (0..text.len()).step_by(2).map(digit).collect()
+}

@@ -1,0 +1,4 @@
+//! An index manifest alone.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gristmill_fuzz::read_manifest(bytes));

@@ -1,0 +1,116 @@
+//! What the fuzz targets have in common: the properties that hold for any bytes.
+//!
+//! A target that only looks for crashes finds few bugs. These functions state what must be true of whatever was read: a
+//! strict reader accepts no more than a lenient one, what was read can be written and read again, and no place lies outside
+//! of its file. They panic where it isn't so.
+
+use gristmill_schemas::container::{Codec, Container, ContainerLimits, ContainerOptions, ContainerWriter, Manifest};
+use gristmill_schemas::error::GrainError;
+use gristmill_schemas::grain::{EncodeOptions, Encoding, Grain, Key, Mode, Payload, encode};
+use gristmill_schemas::json::Json;
+use gristmill_schemas::sign::Delivery;
+
+/// Bytes of a decompressed payload or region: small, so that a bomb shows as time, not as memory.
+pub const LIMIT: usize = 1 << 20;
+
+/// The limits of containers here.
+pub const LIMITS: ContainerLimits = ContainerLimits { region: LIMIT, grain: LIMIT };
+
+/// Reads `bytes` as one delivered grain, in both modes.
+pub fn read_grain(bytes: &[u8]) {
+    let Ok(delivery) = Delivery::open(bytes) else { return };
+    if let Delivery::Signed(signed) = &delivery {
+        let _ = signed.verify(&gristmill_schemas::sign::SelfContained);
+        let parts = signed.parts();
+        assert_eq!([&parts.before, signed.blob(), &parts.after].concat(), bytes, "an envelope is its parts");
+    }
+    let blob = delivery.blob();
+    let Ok(payload) = Payload::open(blob, LIMIT) else { return };
+    let strict = Grain::decode(&payload, Mode::Strict);
+    let lenient = Grain::decode(&payload, Mode::Lenient);
+    match (&strict, &lenient) {
+        (Ok(strict), Ok(lenient)) => {
+            assert_eq!((strict.known(), strict.unknown()), (lenient.known(), lenient.unknown()));
+            written_again(strict, blob);
+        }
+        (Ok(_), Err(error)) => panic!("the strict reader accepts what the lenient one refuses: {error}"),
+        (Err(error), Ok(lenient)) => {
+            told(error, blob);
+            let _ = lenient.to_json().to_string();
+        }
+        (Err(strict), Err(lenient)) => {
+            told(strict, blob);
+            told(lenient, blob);
+        }
+    }
+}
+
+/// An error's place lies in the blob, or in what its payload decompresses to.
+fn told(error: &GrainError, blob: &[u8]) {
+    assert!(error.offset.is_none_or(|offset| offset <= (blob.len() + LIMIT) as u64), "{error}");
+}
+
+/// A grain with nothing odd about it, written again by our own rules, is the same bytes: there is one canonical form.
+fn written_again(grain: &Grain<'_>, blob: &[u8]) {
+    let flags = grain.header().flags;
+    let text = grain.to_json().to_string();
+    Json::parse(text.as_bytes()).expect("what is shown is JSON");
+    // Compressors may differ.
+    if !grain.marks().is_empty() || grain.is_encrypted() || flags.compressed() {
+        return;
+    }
+    let options = EncodeOptions {
+        encoding: grain.encoding(),
+        sensitivity: flags.sensitivity(),
+        signed: flags.signed(),
+        compressed: false,
+    };
+    let known = grain.known().iter().map(|(field, value)| (Key::Field(*field), value.to_value()));
+    let own = grain.unknown().iter().map(|(key, value)| (Key::Own((*key).to_owned().into()), value.to_value()));
+    // The rules for writers are stricter than those for readers.
+    if let Ok(again) = encode(known.chain(own).collect(), options) {
+        assert_eq!(again.blob, blob, "{text}");
+    }
+}
+
+/// Reads `bytes` as a container, and writes what it holds in every form.
+pub fn read_container(bytes: &[u8]) {
+    let Ok(container) = Container::open(bytes, LIMITS) else { return };
+    let mut grains = Vec::new();
+    let mut end = 0;
+    for at in 0..container.len() {
+        let grain = container.grain(at).expect("a grain that was counted is there");
+        let extent = container.extent(at).expect("a grain that was counted has a place");
+        assert!(!grain.is_empty() && extent.len() == grain.len() && extent.start >= end, "grains follow each other");
+        end = extent.end;
+        read_grain(grain);
+        grains.push(grain);
+    }
+    assert!(container.grain(container.len()).is_none());
+    for codec in [Codec::None, Codec::Zstd, Codec::Lz4] {
+        rewritten(&grains, container.manifest(), codec);
+    }
+}
+
+fn rewritten(grains: &[&[u8]], manifest: Option<&Manifest>, codec: Codec) {
+    // Where an uncompressed region ends can only be told of grains that are whole.
+    let manifest = manifest.filter(|_| codec != Codec::None);
+    let options = ContainerOptions { codec, with_manifest: manifest.is_some(), ..ContainerOptions::default() };
+    let lengths = grains.iter().map(|grain| grain.len() as u32).collect();
+    let mut writer = ContainerWriter::new(Vec::new(), options, lengths).expect("a small container is written");
+    grains.iter().for_each(|grain| writer.push(grain).expect("announced"));
+    let file = writer.finish(manifest).expect("a whole container");
+    let again = Container::open(&file[..], LIMITS).expect("what we write we read");
+    assert_eq!(again.len(), grains.len());
+    assert!(grains.iter().enumerate().all(|(at, grain)| again.grain(at) == Some(grain)));
+    assert_eq!(again.manifest(), manifest);
+}
+
+/// Reads `bytes` as a manifest, and writes it in both encodings.
+pub fn read_manifest(bytes: &[u8]) {
+    let Ok(manifest) = Manifest::read(bytes) else { return };
+    for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+        let written = manifest.write(encoding).expect("a manifest that was read can be written");
+        assert_eq!(Manifest::read(&written).expect("what we write we read"), manifest);
+    }
+}
