@@ -36,8 +36,11 @@ pub async fn run(context: &Context, arguments: Sql) -> Result<Outcome, Failure> 
 
 /// The lake's context; files can be queried where there is no lake.
 pub async fn session(context: &Context) -> Result<SessionContext, Failure> {
-    let options =
-        SqlOptions { threads: context.threads(), memory: context.common.memory.map(|memory| memory.0 as usize) };
+    let options = SqlOptions {
+        threads: context.threads(),
+        memory: context.common.memory.map(|memory| memory.0 as usize),
+        ..SqlOptions::default()
+    };
     match Lake::open(context.lake()).await {
         Ok(lake) => lake_context(&lake, &options).await.map_err(failure),
         Err(EngineError::NoLake(uri)) => {

@@ -16,6 +16,8 @@
 //! | `lake_table` | how is a stored table scanned? |
 //! | `system` | what is the lake made of: `segments`, `sources`, `indexes`? |
 //! | `views` | what are `beliefs` … `consents`, `current`, `triples`, `consent_state`? |
+//! | `messages` | what are `messages`, `blocks`, `tool_calls`, `threads`, `usage`, `thread(session_id)`? |
+//! | `blocks`, `cost` | the functions that those need: `message_blocks`, `cost_usd`, `token_counts` |
 //! | `scalar` | what can be asked of one grain or value? |
 //! | `script` | how are several statements of one text run? |
 //! | `container_file` | `mg_file(path)`: a file as a table |
@@ -23,8 +25,11 @@
 //! | `as_of` | `as_of(instant)`: what was current then |
 
 mod as_of;
+mod blocks;
 mod container_file;
+mod cost;
 mod lake_table;
+mod messages;
 mod scalar;
 mod script;
 mod system;
@@ -42,6 +47,9 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
 use gristmill_engine::lake::{AUDIT, Lake};
 use gristmill_schemas::columns::{GRAINS, REJECTS, STATE, audit_schema, grains_schema, rejects_schema, state_schema};
+use gristmill_schemas::message::price::PriceTable;
+
+use cost::CostUsd;
 
 pub use datafusion::error::DataFusionError;
 pub use datafusion::prelude::SessionContext;
@@ -55,6 +63,8 @@ pub struct SqlOptions {
     pub threads: usize,
     /// Bytes that sorts, joins and aggregates may hold before they spill to disk; no bound if absent.
     pub memory: Option<usize>,
+    /// Price tables beside the shipped one; the last is used where a query names no version.
+    pub prices: Vec<PriceTable>,
 }
 
 /// The store under which the lake's own files are registered: its paths begin at the lake.
@@ -82,6 +92,9 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     let mut context = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
     datafusion_functions_json::register_all(&mut context)?;
     scalar::register(&context);
+    context.register_udf(CostUsd::new(&options.prices).into());
+    context.register_udf(cost::token_counts());
+    context.register_udf(blocks::message_blocks());
     context.register_udtf(container_file::MG_FILE, Arc::new(container_file::MgFile));
     Ok(context)
 }
@@ -107,6 +120,7 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
     system::register(&context, lake)?;
     views::register(&context).await?;
     as_of::register(&context).await?;
+    messages::register(&context, CostUsd::new(&options.prices).default_version()).await?;
     walk::register(&context);
     Ok(context)
 }

@@ -30,7 +30,8 @@ pub(super) async fn register(context: &SessionContext) -> Result<()> {
     create(context, "consent_state", CONSENT_STATE).await
 }
 
-async fn create(context: &SessionContext, name: &str, query: &str) -> Result<()> {
+/// Registers one view.
+pub(super) async fn create(context: &SessionContext, name: &str, query: &str) -> Result<()> {
     context.sql(&format!("CREATE VIEW {name} AS {query}")).await.map(drop)
 }
 

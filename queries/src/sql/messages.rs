@@ -1,0 +1,107 @@
+//! The views of conversations: `messages`, `blocks`, `tool_calls`, `threads`, `usage`, and `thread(session_id)`.
+//!
+//! All of them are computed from grains as they are scanned; what a canonical message knows beyond a grain's own fields lies
+//! in `context` under `msg:`. Costs come from `cost_usd` and are stored nowhere.
+
+use std::sync::Arc;
+
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
+use datafusion::datasource::ViewTable;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+
+use super::as_of::literal;
+use super::views::create;
+
+/// Registers the views and the function.
+pub(super) async fn register(context: &SessionContext, price_version: &str) -> Result<()> {
+    create(context, "messages", MESSAGES).await?;
+    create(context, "blocks", BLOCKS).await?;
+    create(context, "tool_calls", TOOL_CALLS).await?;
+    create(context, "threads", THREADS).await?;
+    create(context, "usage", &USAGE.replace("{version}", &price_version.replace('\'', "''"))).await?;
+    let plan = context.state().create_logical_plan(THREAD).await?;
+    context.register_udtf("thread", Arc::new(Thread { plan }));
+    Ok(())
+}
+
+/// A model's id is `provider:model`; without a colon the provider isn't known.
+const MESSAGES: &str = "
+    SELECT content_address, session_id, parent_message_id, role, created_at, namespace, user_id, run_id,
+           json_get_str(context, 'msg:id') AS message_id, json_get_str(context, 'msg:status') AS status,
+           model_id, CASE WHEN strpos(model_id, ':') > 0 THEN split_part(model_id, ':', 1) END AS provider,
+           CASE WHEN strpos(model_id, ':') > 0 THEN substr(model_id, strpos(model_id, ':') + 1) ELSE model_id END AS model,
+           stop_reason, content, content_blocks, token_usage,
+           counts['input_tokens'] AS input_tokens, counts['output_tokens'] AS output_tokens,
+           counts['cached_input_tokens'] AS cached_input_tokens,
+           counts['cache_creation_input_tokens'] AS cache_creation_input_tokens,
+           cost_usd(model_id, token_usage) AS cost_usd
+    FROM (SELECT *, token_counts(token_usage) AS counts FROM events WHERE role IS NOT NULL)";
+
+const BLOCKS: &str = "
+    SELECT content_address, session_id, role, created_at, block['position'] AS position, block['kind'] AS kind,
+           block['text'] AS text, block['tool_use_id'] AS tool_use_id, block['name'] AS name, block['input'] AS input,
+           block['is_error'] AS is_error, block['block'] AS block
+    FROM (SELECT content_address, session_id, role, created_at, unnest(message_blocks(content, content_blocks)) AS block
+          FROM events WHERE role IS NOT NULL)";
+
+/// Calls and results meet by the call's id within a session; a result without its call and a call without its result are
+/// there too, and so are actions that hold both.
+const TOOL_CALLS: &str = "
+    SELECT coalesce(c.tool_call_id, r.tool_call_id) AS tool_call_id, coalesce(c.session_id, r.session_id) AS session_id,
+           coalesce(c.tool_name, r.tool_name) AS name, c.input, r.content AS output,
+           coalesce(r.is_error, false) AS is_error, r.error, c.created_at AS called_at, r.created_at AS answered_at,
+           coalesce(r.duration_ms, (arrow_cast(r.created_at, 'Int64') - arrow_cast(c.created_at, 'Int64')) / 1000)
+               AS latency_ms,
+           c.content_address AS call_address, r.content_address AS result_address
+    FROM (SELECT * FROM actions WHERE action_phase = 'call') c
+    FULL JOIN (SELECT * FROM actions WHERE action_phase = 'result') r
+    ON c.tool_call_id = r.tool_call_id AND coalesce(c.session_id, '') = coalesce(r.session_id, '')
+    UNION ALL
+    SELECT tool_call_id, session_id, tool_name AS name, input, content AS output, coalesce(is_error, false) AS is_error, error,
+           created_at AS called_at, created_at AS answered_at, duration_ms AS latency_ms,
+           content_address AS call_address, content_address AS result_address
+    FROM actions WHERE action_phase IS NULL OR action_phase NOT IN ('call', 'result', 'definition')";
+
+/// Every message beyond the first with the same parent begins a branch.
+const THREADS: &str = "
+    SELECT m.session_id, m.messages, m.first_at, m.last_at, b.branches, m.input_tokens, m.output_tokens, m.cost_usd
+    FROM (SELECT session_id, count(*) AS messages, min(created_at) AS first_at, max(created_at) AS last_at,
+                 coalesce(sum(input_tokens), 0) AS input_tokens, coalesce(sum(output_tokens), 0) AS output_tokens,
+                 sum(cost_usd) AS cost_usd
+          FROM messages WHERE session_id IS NOT NULL GROUP BY session_id) m
+    JOIN (SELECT session_id, 1 + sum(children - 1) AS branches
+          FROM (SELECT session_id, parent_message_id, count(*) AS children FROM messages
+                WHERE session_id IS NOT NULL GROUP BY session_id, parent_message_id)
+          GROUP BY session_id) b
+    ON m.session_id = b.session_id";
+
+const USAGE: &str = "
+    SELECT provider, model, date_trunc('day', created_at) AS day, count(*) AS messages, sum(input_tokens) AS input_tokens,
+           sum(output_tokens) AS output_tokens, sum(cached_input_tokens) AS cached_input_tokens,
+           sum(cache_creation_input_tokens) AS cache_creation_input_tokens, sum(cost_usd) AS cost_usd,
+           '{version}' AS price_version
+    FROM messages WHERE token_usage IS NOT NULL GROUP BY provider, model, date_trunc('day', created_at)";
+
+const THREAD: &str = "SELECT * FROM messages WHERE session_id = $session ORDER BY created_at, content_address";
+
+/// `thread(session_id)`: the messages of one session, oldest first.
+#[derive(Debug)]
+struct Thread {
+    plan: LogicalPlan,
+}
+
+impl TableFunctionImpl for Thread {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let session = match args.exprs() {
+            [session] => literal(session),
+            _ => None,
+        };
+        let Some(session @ (ScalarValue::Utf8(Some(_)) | ScalarValue::Utf8View(Some(_)))) = session else {
+            return Err(plan_datafusion_err!("thread takes one text: a session_id"));
+        };
+        let plan = self.plan.clone().with_param_values(vec![("session", session)])?;
+        Ok(Arc::new(ViewTable::new(plan, None)))
+    }
+}
