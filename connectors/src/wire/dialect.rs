@@ -5,12 +5,23 @@
 use gristmill_schemas::json::Json;
 
 use super::adapter::Adapter;
+use super::exchange::{Exchange, ResponseBody};
 use super::openai_chat::{Dialect, OpenAiChat, Reasoning};
+use super::openai_responses::OpenAiResponses;
 use super::usual::Usual;
-use super::{anthropic, openrouter};
+use super::{anthropic, bedrock_converse, gemini, ollama, openrouter};
 
 /// Adapters with a dialect of their own.
-static OWN: [&dyn Adapter; 4] = [&anthropic::MESSAGES, &anthropic::VERTEX, &anthropic::BEDROCK, &openrouter::CHAT];
+static OWN: [&dyn Adapter; 8] = [
+    &anthropic::MESSAGES,
+    &anthropic::VERTEX,
+    &anthropic::BEDROCK,
+    &openrouter::CHAT,
+    &ollama::CHAT,
+    &gemini::GENERATE,
+    &gemini::VERTEX,
+    &bedrock_converse::CONVERSE,
+];
 
 /// OpenAI's chat endpoint.
 pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
@@ -18,6 +29,7 @@ pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
     reasoning: Reasoning::None,
     max_tokens: "max_completion_tokens",
     numbered_calls: false,
+    short_call_ids: false,
     usual: Usual::new(
         r#"{"service_tier":"default","system_fingerprint":null,"choices":[{"logprobs":null}],"usage":{"prompt_tokens_details":{"audio_tokens":0},
         "completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#,
@@ -30,6 +42,7 @@ static AZURE_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
     reasoning: Reasoning::None,
     max_tokens: "max_completion_tokens",
     numbered_calls: false,
+    short_call_ids: false,
     usual: Usual::new(
         r#"{"service_tier":"default","system_fingerprint":null,"choices":[{"logprobs":null,"content_filter_results":{
         "hate":{"filtered":false,"severity":"safe"},"self_harm":{"filtered":false,"severity":"safe"},"sexual":{"filtered":false,"severity":"safe"},
@@ -39,6 +52,33 @@ static AZURE_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
         "accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#,
     ),
 });
+
+/// Mistral, whose thoughts are parts of the content and whose ids of calls are short.
+static MISTRAL_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
+    key: "mistral/chat",
+    reasoning: Reasoning::Parts,
+    max_tokens: "max_tokens",
+    numbered_calls: true,
+    short_call_ids: true,
+    usual: Usual::new(BARE),
+});
+
+/// OpenAI's Responses endpoint.
+pub static OPENAI_RESPONSES: OpenAiResponses = OpenAiResponses::new("openai/responses");
+/// Responses endpoints of whoever.
+static UNKNOWN_RESPONSES: OpenAiResponses = OpenAiResponses::new("unknown-compat/responses");
+/// Chat endpoints of whoever.
+static UNKNOWN_CHAT: OpenAiChat = chat("unknown-compat/chat", CONTENT, false, VLLM);
+
+/// Other endpoints that speak OpenAI's Responses dialect.
+static RESPONSES: [OpenAiResponses; 6] = [
+    OpenAiResponses::new("azure/responses"),
+    OpenAiResponses::new("bedrock/responses"),
+    OpenAiResponses::new("groq/responses"),
+    OpenAiResponses::new("open-responses/responses"),
+    OpenAiResponses::new("openrouter/responses"),
+    OpenAiResponses::new("xai/responses"),
+];
 
 const BARE: &str = "{}";
 const LOGPROBS: &str = r#"{"choices":[{"logprobs":null}]}"#;
@@ -67,7 +107,7 @@ const PLAIN: Reasoning = Reasoning::Text("reasoning");
 
 /// Endpoints that speak OpenAI's chat dialect: where their thinking stands, whether calls are numbered, and what their
 /// answers usually carry.
-static CHAT: [OpenAiChat; 26] = [
+static CHAT: [OpenAiChat; 25] = [
     chat("alibaba/chat", CONTENT, true, ALIBABA),
     chat("avian/chat", CONTENT, false, BARE),
     chat("cerebras/chat", PLAIN, false, CEREBRAS),
@@ -88,7 +128,6 @@ static CHAT: [OpenAiChat; 26] = [
     chat("siliconflow/chat", CONTENT, false, BARE),
     chat("snowflake/chat", Reasoning::Details, false, SNOWFLAKE),
     chat("together/chat", PLAIN, true, LOGPROBS),
-    chat("unknown-compat/chat", CONTENT, false, VLLM),
     chat("vercel-gateway/chat", Reasoning::Details, false, VERCEL),
     chat("vllm/chat", CONTENT, false, VLLM),
     chat("writer/chat", Reasoning::None, true, WRITER),
@@ -97,14 +136,23 @@ static CHAT: [OpenAiChat; 26] = [
 ];
 
 const fn chat(key: &'static str, reasoning: Reasoning, numbered_calls: bool, usual: &'static str) -> OpenAiChat {
-    OpenAiChat::new(Dialect { key, reasoning, max_tokens: "max_tokens", numbered_calls, usual: Usual::new(usual) })
+    OpenAiChat::new(Dialect {
+        key,
+        reasoning,
+        max_tokens: "max_tokens",
+        numbered_calls,
+        short_call_ids: false,
+        usual: Usual::new(usual),
+    })
 }
 
 /// All adapters, each under its key once.
 pub fn adapters() -> impl Iterator<Item = &'static dyn Adapter> {
-    let openai: [&'static dyn Adapter; 2] = [&OPENAI_CHAT, &AZURE_CHAT];
-    let own = OWN.iter().copied();
-    own.chain(openai).chain(CHAT.iter().map(|adapter| adapter as &'static dyn Adapter))
+    let openai: [&'static dyn Adapter; 6] =
+        [&OPENAI_CHAT, &AZURE_CHAT, &MISTRAL_CHAT, &UNKNOWN_CHAT, &OPENAI_RESPONSES, &UNKNOWN_RESPONSES];
+    let chat = CHAT.iter().map(|adapter| adapter as &'static dyn Adapter);
+    let responses = RESPONSES.iter().map(|adapter| adapter as &'static dyn Adapter);
+    OWN.iter().copied().chain(openai).chain(chat).chain(responses)
 }
 
 /// The adapter for `provider/endpoint`.
@@ -118,19 +166,97 @@ pub fn find(provider: &str, endpoint: &str) -> Option<&'static dyn Adapter> {
     adapters().find(|adapter| is_it(adapter.key()))
 }
 
+/// The adapter that reads this exchange: its endpoint's own, if the bodies fit it; else the first that they fit, of the same
+/// provider, of an endpoint of the same name, or of any. `None` if no adapter reads it: then it is kept whole.
+pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
+    let own = find(&exchange.provider, &exchange.endpoint);
+    let rank = |adapter: &&dyn Adapter| match adapter.key().split_once('/') {
+        Some((provider, _)) if provider == exchange.provider => 0,
+        Some((_, endpoint)) if endpoint == exchange.endpoint => 1,
+        _ => 2,
+    };
+    let own_fits = own.filter(|adapter| fits(*adapter, exchange, Trust::Full));
+    let others = || {
+        let trust = |adapter: &dyn Adapter| if rank(&adapter) == 1 { Trust::Errors } else { Trust::None };
+        fallbacks().filter(|adapter| fits(*adapter, exchange, trust(*adapter))).min_by_key(rank)
+    };
+    own_fits.or_else(others).or(own)
+}
+
+/// What is taken to be of a dialect because of the company that it keeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// Nothing: every body must have the dialect's form.
+    None,
+    /// Errors that answer a request of its form.
+    Errors,
+    /// Those, and streams that do, which would be dear to fold twice.
+    Full,
+}
+
+/// One adapter per dialect, the plainest of each; where nothing else tells, they are asked in this order.
+fn fallbacks() -> impl Iterator<Item = &'static dyn Adapter> {
+    let plain: [&'static dyn Adapter; 7] = [
+        &anthropic::MESSAGES,
+        &gemini::GENERATE,
+        &bedrock_converse::CONVERSE,
+        &ollama::CHAT,
+        &UNKNOWN_CHAT,
+        &UNKNOWN_RESPONSES,
+        &openrouter::CHAT,
+    ];
+    let azure: [&'static dyn Adapter; 2] = [&AZURE_CHAT, &anthropic::VERTEX];
+    plain.into_iter().chain(azure)
+}
+
+/// True if every body of the exchange is of the adapter's dialect.
+fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: Trust) -> bool {
+    let request = exchange.request.map(|body| adapter.is_request(body));
+    let answers = |body: &Json| {
+        let failed = request == Some(true) && trust != Trust::None;
+        adapter.is_response(body) || (failed && adapter.read_error(body).is_some())
+    };
+    let response = match &exchange.response {
+        ResponseBody::None => None,
+        ResponseBody::Json(body) => Some(answers(body)),
+        ResponseBody::Stream(_) if request == Some(true) && trust == Trust::Full => Some(true),
+        ResponseBody::Stream(stream) => Some(answers(&adapter.fold(stream.frames().frames).body)),
+    };
+    request != Some(false) && response != Some(false) && (request.is_some() || response.is_some())
+}
+
 /// The adapter whose dialect a bare request body is most likely of.
 pub fn detect_request(body: &Json) -> Option<&'static dyn Adapter> {
-    let claude: &'static dyn Adapter = &anthropic::MESSAGES;
-    if claude.is_request(body) && looks_like_claude(body) {
-        return Some(claude);
-    }
-    let chat: &'static dyn Adapter = &OPENAI_CHAT;
-    chat.is_request(body).then_some(chat)
+    let chosen: &'static dyn Adapter = if body.get("contents").is_some() {
+        &gemini::GENERATE
+    } else if body.get("input").is_some() {
+        &OPENAI_RESPONSES
+    } else if looks_like_claude(body) {
+        &anthropic::MESSAGES
+    } else if looks_like_converse(body) {
+        &bedrock_converse::CONVERSE
+    } else if ["options", "keep_alive"].iter().any(|key| body.get(key).is_some()) {
+        &ollama::CHAT
+    } else {
+        &OPENAI_CHAT
+    };
+    chosen.is_request(body).then_some(chosen)
 }
 
 /// The adapter whose dialect a bare response body is most likely of.
 pub fn detect_response(body: &Json) -> Option<&'static dyn Adapter> {
-    adapters().find(|adapter| adapter.is_response(body))
+    let routed = body.get("provider").is_some_and(|provider| provider.as_str().is_some());
+    let chat: &'static dyn Adapter = if routed { &openrouter::CHAT } else { &OPENAI_CHAT };
+    let candidates: [&'static dyn Adapter; 6] =
+        [&anthropic::MESSAGES, &gemini::GENERATE, &bedrock_converse::CONVERSE, &ollama::CHAT, chat, &OPENAI_RESPONSES];
+    candidates.into_iter().find(|adapter| adapter.is_response(body))
+}
+
+/// What only a Converse request has: blocks that name their kind by their one member.
+fn looks_like_converse(body: &Json) -> bool {
+    body.get("inferenceConfig").is_some()
+        || body.get("toolConfig").is_some()
+        || (bedrock_converse::CONVERSE.is_request(body) && body.get("model").is_none())
 }
 
 /// What an Anthropic request has and an OpenAI one can't: a system prompt beside the list, or blocks, tools and a model of its
@@ -142,6 +268,9 @@ fn looks_like_claude(body: &Json) -> bool {
     };
     let messages = body.get("messages").and_then(Json::as_array).unwrap_or_default();
     let contents = messages.iter().filter_map(|message| message.get("content").and_then(Json::as_array));
+    if body.get("inferenceConfig").is_some() || body.get("toolConfig").is_some() {
+        return false;
+    }
     body.get("system").is_some()
         || body.get("anthropic_version").is_some()
         || body.get("model").and_then(Json::as_str).is_some_and(|model| model.contains("claude"))
@@ -169,8 +298,30 @@ mod tests {
         assert_eq!(detect(&format!(r#"{{"max_tokens":5,"system":"s",{plain}}}"#)), Some("anthropic/messages"));
         assert_eq!(detect(&format!(r#"{{"model":"claude-x","max_tokens":5,{plain}}}"#)), Some("anthropic/messages"));
         assert_eq!(detect(&format!(r#"{{"model":"gpt","max_tokens":5,{plain}}}"#)), Some("openai/chat"));
+        assert_eq!(detect(r#"{"contents":[{"parts":[]}]}"#), Some("gemini/generatecontent"));
+        assert_eq!(detect(r#"{"model":"m","input":"hi"}"#), Some("openai/responses"));
+        assert_eq!(detect(r#"{"messages":[{"role":"user","content":[{"text":"hi"}]}]}"#), Some("bedrock/converse"));
+        assert_eq!(detect(&format!(r#"{{"model":"m","options":{{}},{plain}}}"#)), Some("ollama/chat"));
         assert_eq!(detect(r#"{"prompt":"x"}"#), None);
         let response = Json::parse(br#"{"type":"message","content":[]}"#).unwrap();
         assert_eq!(detect_response(&response).map(|adapter| adapter.key()), Some("anthropic/messages"));
+    }
+
+    #[test]
+    fn an_exchange_is_read_by_the_adapter_that_it_fits() {
+        let reads = |text: &str| {
+            let json = Json::parse(text.as_bytes()).unwrap();
+            for_exchange(&Exchange::from_json(&json).unwrap()).map(|adapter| adapter.key())
+        };
+        let chat = r#""request":{"messages":[{"role":"user","content":"hi"}]},"response":{"choices":[{"message":{"role":"assistant","content":"x"}}]}"#;
+        assert_eq!(reads(&format!(r#"{{"provider":"groq","endpoint":"chat",{chat}}}"#)), Some("groq/chat"));
+        assert_eq!(reads(&format!(r#"{{"provider":"new","endpoint":"chat",{chat}}}"#)), Some("unknown-compat/chat"));
+        assert_eq!(reads(&format!(r#"{{"provider":"azure","endpoint":"responses",{chat}}}"#)), Some("azure/chat"));
+        let nova = r#""request":{"messages":[{"role":"user","content":[{"text":"hi"}]}]},"response":{"output":{"message":{}},"stopReason":"end_turn"}"#;
+        assert_eq!(reads(&format!(r#"{{"provider":"bedrock","endpoint":"invoke",{nova}}}"#)), Some("bedrock/converse"));
+        assert_eq!(
+            reads(r#"{"provider":"cohere","endpoint":"embed","request":{"texts":[]},"response":{"embeddings":[]}}"#),
+            None
+        );
     }
 }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
-use super::framing::{Frames, aws, ndjson, sse};
+use super::framing::{Frame, Frames, aws, ndjson, sse};
 
 /// One exchange; borrows from its line.
 #[derive(Debug, Clone)]
@@ -54,6 +54,8 @@ pub enum Stream<'a> {
     AwsLines(&'a str),
     /// The bytes of an AWS event stream.
     AwsBytes(Vec<u8>),
+    /// All events in one array.
+    Array(&'a [Json<'a>]),
 }
 
 impl<'a> Exchange<'a> {
@@ -93,7 +95,11 @@ fn status(json: &Json) -> Option<u16> {
 fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
     let text = |key| json.get(key).and_then(Json::as_str);
     if let Some(body) = json.get("response").filter(|body| !body.is_null()) {
-        return ResponseBody::Json(body);
+        return match body {
+            // Gemini answers a request for a stream so, unless it is asked for events.
+            Json::Array(events) if !events.is_empty() => ResponseBody::Stream(Stream::Array(events)),
+            body => ResponseBody::Json(body),
+        };
     }
     if let Some(bytes) = text("response_b64").and_then(|encoded| STANDARD.decode(encoded).ok()) {
         return ResponseBody::Stream(Stream::AwsBytes(bytes));
@@ -116,6 +122,10 @@ impl Stream<'_> {
             Stream::Lines(text) => ndjson::frames(text),
             Stream::AwsLines(text) => ndjson::recorded_aws_frames(text),
             Stream::AwsBytes(bytes) => aws::frames(bytes).0,
+            Stream::Array(events) => Frames {
+                frames: events.iter().map(|event| Frame { event: None, data: event.reborrow() }).collect(),
+                unreadable: Vec::new(),
+            },
         }
     }
 }

@@ -14,7 +14,8 @@
 //! | [`read`], [`write`] | what the frame does for an adapter: ids, positions, warnings; units, drops |
 //! | [`residual`], [`place`], [`raw`] | the difference, where in the wire it belongs, how it travels |
 //! | [`usual`] | what every answer of an endpoint carries, so that no residual has to |
-//! | [`anthropic`], [`openai_chat`], [`openrouter`] | one provider dialect each |
+//! | [`anthropic`], [`openai_chat`], [`openai_responses`], [`openrouter`], [`gemini`], [`ollama`], [`bedrock_converse`] | one provider dialect each |
+//! | [`members`], [`image`] | small looks into JSON, and at images, that all of them take |
 //! | [`dialect`] | which adapter speaks for which endpoint? |
 //! | [`framing`] | bytes of a stream to its events: SSE, NDJSON, AWS event stream |
 //! | [`error`] | what kind of failure is this, and is it worth another try? |
@@ -26,13 +27,18 @@
 
 pub mod adapter;
 pub mod anthropic;
+pub mod bedrock_converse;
 pub mod dialect;
 pub mod error;
 pub mod exchange;
 pub mod framing;
 pub mod gateway;
+pub mod gemini;
 pub mod image;
+pub mod members;
+pub mod ollama;
 pub mod openai_chat;
+pub mod openai_responses;
 pub mod openrouter;
 pub mod place;
 pub mod raw;

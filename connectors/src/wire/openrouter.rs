@@ -26,6 +26,7 @@ pub static CHAT: OpenRouter = OpenRouter {
         reasoning: Reasoning::Details,
         max_tokens: "max_completion_tokens",
         numbered_calls: true,
+        short_call_ids: false,
         usual: Usual::new(
             r#"{"system_fingerprint":null,"choices":[{"logprobs":null}],"usage":{"is_byok":false,"prompt_tokens_details":{"cache_write_tokens":0,
             "audio_tokens":0,"video_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"image_tokens":0,"audio_tokens":0}}}"#,

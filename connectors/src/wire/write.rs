@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use gristmill_schemas::message::request::Request;
 use gristmill_schemas::message::tool_ids::ToolIdMap;
-use gristmill_schemas::message::{ContentBlock, Message};
+use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::adapter::Adapter;
 use super::raw;
@@ -222,4 +223,57 @@ fn kept_units(key: &str, messages: &[Message]) -> Vec<Range<usize>> {
         }
     }
     runs
+}
+
+/// For dialects with one place for all instructions beside the list: all system messages are one unit, and so are neighbouring
+/// tool messages (a system message between them parts them).
+pub fn group_hoisted(messages: &[&Message]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut system: Option<usize> = None;
+    let mut last = None;
+    for (index, message) in messages.iter().enumerate() {
+        match (message.role, system) {
+            (Role::System, Some(group)) => groups[group].push(index),
+            (Role::Tool, _) if last == Some(Role::Tool) => {
+                groups.last_mut().into_iter().for_each(|group| group.push(index))
+            }
+            (role, _) => {
+                if role == Role::System {
+                    system = Some(groups.len());
+                }
+                groups.push(vec![index]);
+            }
+        }
+        last = Some(message.role);
+    }
+    groups
+}
+
+/// For dialects with instructions in front: system messages that no wire has seen become one, before all others.
+pub fn group_system_first(messages: &[&Message]) -> Vec<Vec<usize>> {
+    let is_system = |index: &usize| messages[*index].role == Role::System;
+    let (system, others): (Vec<usize>, Vec<usize>) = (0..messages.len()).partition(is_system);
+    let system = (!system.is_empty()).then_some(system);
+    system.into_iter().chain(others.into_iter().map(|index| vec![index])).collect()
+}
+
+/// In a dialect with one place for instructions: system messages go beside the list, but for one that stood inside it.
+pub fn is_hoisted(unit: &WriteUnit, messages: &[&Message]) -> bool {
+    let system = messages.first().is_some_and(|message| message.role == Role::System);
+    system && !(unit.kept && unit.messages.first().is_some_and(|&index| index > 0))
+}
+
+/// All texts of a request's instructions in their order, `system` being those of its messages; what is empty is left out.
+pub fn instruction_texts<'m>(request: &'m Request<'m>, system: Vec<&'m str>) -> Vec<&'m str> {
+    let all =
+        request.system_prompt.as_deref().into_iter().chain(system).chain(request.system_prompt_volatile.as_deref());
+    all.filter(|text| !text.is_empty()).collect()
+}
+
+/// The name of the tool that the call `id` calls, for dialects whose results name their tool.
+pub fn call_name<'m>(messages: &'m [Message<'m>], id: &str) -> Option<&'m str> {
+    messages.iter().flat_map(|message| &message.content).find_map(|block| match block {
+        ContentBlock::ToolUse(call) if call.id == id => Some(&*call.name),
+        _ => None,
+    })
 }

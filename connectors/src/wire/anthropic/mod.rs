@@ -9,16 +9,16 @@ mod stream;
 mod write;
 
 use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::Message;
 use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
 use gristmill_schemas::message::request::{Request, Response};
-use gristmill_schemas::message::{Message, Role};
 
 use super::adapter::{Adapter, Folded, Follower, SendHints, Unreadable, Written};
 use super::error::{ErrorClass, ErrorReport};
 use super::framing::Frame;
 use super::place::Place;
 use super::read::Reader;
-use super::write::Writer;
+use super::write::{Writer, group_hoisted};
 
 /// The dialect at one of its endpoints.
 #[derive(Debug)]
@@ -112,27 +112,8 @@ impl Adapter for Anthropic {
         Some(Box::<stream::Events>::default())
     }
 
-    /// All system messages are one unit, and so are neighbouring tool messages (a system message between them parts them).
     fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
-        let mut groups: Vec<Vec<usize>> = Vec::new();
-        let mut system: Option<usize> = None;
-        let mut last = None;
-        for (index, message) in messages.iter().enumerate() {
-            match (message.role, system) {
-                (Role::System, Some(group)) => groups[group].push(index),
-                (Role::Tool, _) if last == Some(Role::Tool) => {
-                    groups.last_mut().into_iter().for_each(|group| group.push(index))
-                }
-                (role, _) => {
-                    if role == Role::System {
-                        system = Some(groups.len());
-                    }
-                    groups.push(vec![index]);
-                }
-            }
-            last = Some(message.role);
-        }
-        groups
+        group_hoisted(messages)
     }
 
     /// Cache markers: on the last tool, on the instructions that stay the same, and on the last block of the last message.

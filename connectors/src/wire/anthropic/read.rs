@@ -9,6 +9,7 @@ use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::super::adapter::Unreadable;
+use super::super::members::{count, strings, text};
 use super::super::place::Place;
 use super::super::read::{ReadWarningKind, Reader};
 use super::message_place;
@@ -181,19 +182,10 @@ pub(super) fn stop_reason(reason: &str) -> StopReason {
 }
 
 pub(super) fn usage(json: &Json) -> TokenUsage {
-    let count = |key| json.get(key).and_then(Json::as_u64).unwrap_or(0);
     TokenUsage {
-        input_tokens: count("input_tokens"),
-        output_tokens: count("output_tokens"),
-        cached_input_tokens: count("cache_read_input_tokens"),
-        cache_creation_input_tokens: count("cache_creation_input_tokens"),
+        input_tokens: count(json, "input_tokens"),
+        output_tokens: count(json, "output_tokens"),
+        cached_input_tokens: count(json, "cache_read_input_tokens"),
+        cache_creation_input_tokens: count(json, "cache_creation_input_tokens"),
     }
-}
-
-fn text<'j>(json: &'j Json<'j>, key: &str) -> Option<Cow<'j, str>> {
-    json.get(key).and_then(Json::as_str).map(Cow::Borrowed)
-}
-
-fn strings<'j>(json: Option<&'j Json<'j>>) -> Vec<Cow<'j, str>> {
-    json.and_then(Json::as_array).unwrap_or_default().iter().filter_map(Json::as_str).map(Cow::Borrowed).collect()
 }

@@ -10,7 +10,7 @@ use gristmill_schemas::message::{ContentBlock, Message, Role};
 use super::super::adapter::Written;
 use super::super::image::media_type_of_path;
 use super::super::place::Place;
-use super::super::write::{DropReason, WriteUnit, Writer};
+use super::super::write::{DropReason, Writer, is_hoisted};
 use super::message_place;
 
 pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
@@ -56,12 +56,6 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
         body.insert("stream", true);
     }
     Written { body: Json::Object(body), places }
-}
-
-/// System messages go beside the list, but for one that stood inside it.
-fn is_hoisted(unit: &WriteUnit, messages: &[&Message]) -> bool {
-    let system = messages.first().is_some_and(|message| message.role == Role::System);
-    system && !(unit.kept && unit.messages.first().is_some_and(|&index| index > 0))
 }
 
 fn system_blocks<'m>(stable: &[&'m str], volatile: Option<&'m str>) -> Option<Vec<Json<'m>>> {

@@ -1,28 +1,45 @@
-//! Error bodies: `{"error": {"message": …, "type": …, "param": …, "code": …}}`.
+//! Error bodies: `{"error": {"message": …, "type": …, "param": …, "code": …}}`, the same members without the wrapper, or
+//! `{"detail": …}`, as the frameworks behind many endpoints have it.
 
 use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 
 use super::super::error::{ErrorClass, ErrorReport};
+use super::super::members::{present, text};
 
-pub(super) fn read<'j>(body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-    let error = body.get("error").filter(|error| !error.is_null())?;
+pub(in super::super) fn read<'j>(body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+    let Some(error) = present(body, "error") else { return read_bare(body) };
     if let Some(message) = error.as_str() {
         return Some(ErrorReport { message: Some(Cow::Borrowed(message)), ..ErrorReport::default() });
     }
     error.as_object()?;
-    let text = |json: &'j Json<'j>, key| json.get(key).and_then(Json::as_str).map(Cow::Borrowed);
     Some(ErrorReport {
         message: text(error, "message"),
         kind: text(error, "type"),
-        code: error.get("code").filter(|code| !code.is_null()).map(Json::reborrow),
+        code: present(error, "code").map(Json::reborrow),
         request_id: text(body, "request_id"),
         provider_raw: None,
     })
 }
 
-pub(super) fn write<'m>(report: &'m ErrorReport<'m>) -> Json<'m> {
+/// The members without a wrapper.
+fn read_bare<'j>(body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+    if body.get("choices").is_some() {
+        return None;
+    }
+    let message = ["message", "detail"].iter().find_map(|key| text(body, key));
+    let listed = body.get("detail").is_some_and(|detail| detail.as_array().is_some());
+    (message.is_some() || listed).then(|| ErrorReport {
+        message,
+        kind: text(body, "type"),
+        code: present(body, "code").map(Json::reborrow),
+        request_id: text(body, "request_id"),
+        provider_raw: None,
+    })
+}
+
+pub(in super::super) fn write<'m>(report: &'m ErrorReport<'m>) -> Json<'m> {
     let text = |text: &'m Option<Cow<'m, str>>| text.as_deref().map_or(Json::Null, Json::from);
     let mut error = Object::new();
     error.insert("message", text(&report.message));
@@ -37,7 +54,7 @@ pub(super) fn write<'m>(report: &'m ErrorReport<'m>) -> Json<'m> {
     Json::Object(body)
 }
 
-pub(super) fn class(report: &ErrorReport) -> Option<ErrorClass> {
+pub(in super::super) fn class(report: &ErrorReport) -> Option<ErrorClass> {
     match report.code_text() {
         Some("rate_limit_exceeded") => Some(ErrorClass::RateLimit),
         Some("context_length_exceeded") => Some(ErrorClass::ContextOverflow),

@@ -7,6 +7,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::super::adapter::Folded;
 use super::super::framing::Frame;
+use super::super::members::settle;
 
 /// Members of chunks that carry nothing: padding against eavesdroppers who measure lengths.
 const PADDING: [&str; 2] = ["obfuscation", "p"];
@@ -29,6 +30,8 @@ struct Fold<'f> {
     body: Object<'f>,
     choices: BTreeMap<u64, Choice<'f>>,
     numbered_calls: bool,
+    /// A list of choices came, if only an empty one.
+    listed: bool,
 }
 
 #[derive(Default)]
@@ -48,6 +51,7 @@ impl<'f> Fold<'f> {
         for (key, value) in chunk {
             match (&*key, value) {
                 ("choices", Json::Array(choices)) => {
+                    self.listed = true;
                     for (position, choice) in choices.into_iter().enumerate() {
                         if let Json::Object(choice) = choice {
                             self.choice(position as u64, choice);
@@ -84,7 +88,7 @@ impl<'f> Fold<'f> {
         let error = self.body.get("error").filter(|error| !error.is_null()).cloned();
         let finished = |choice: &Choice| choice.members.get("finish_reason").is_some_and(|reason| !reason.is_null());
         let complete = error.is_none() && !self.choices.is_empty() && self.choices.values().all(finished);
-        if error.is_none() || !self.choices.is_empty() {
+        if self.listed && (error.is_none() || !self.choices.is_empty()) {
             let numbered = self.numbered_calls;
             let choices = self.choices.into_iter().map(|(index, choice)| choice.finish(index, numbered));
             self.body.insert("choices", choices.collect::<Vec<_>>());
@@ -108,6 +112,12 @@ impl<'f> Choice<'f> {
                     Some(Json::Object(known)) => grow(known, audio, &["data", "transcript"]),
                     _ => _ = self.message.insert("audio", audio),
                 },
+                ("content", Json::Array(parts)) => self.content_parts(parts),
+                ("content", Json::String(text)) if self.has_parts() => {
+                    if !text.is_empty() {
+                        self.content_parts(vec![text_part(text)]);
+                    }
+                }
                 (name, value) if GROWING.contains(&name) => append(&mut self.message, key, value),
                 (_, Json::Array(more)) => match self.message.get_mut(&key) {
                     Some(Json::Array(items)) => items.extend(more),
@@ -116,6 +126,29 @@ impl<'f> Choice<'f> {
                 (_, value) => settle(&mut self.message, key, value),
             }
         }
+    }
+
+    fn has_parts(&self) -> bool {
+        self.message.get("content").is_some_and(|content| content.as_array().is_some())
+    }
+
+    /// Parts of one kind in a row are one part; what was a text so far becomes the first of them.
+    fn content_parts(&mut self, parts: Vec<Json<'f>>) {
+        let known = match self.message.remove("content") {
+            Some(Json::Array(known)) => known,
+            Some(Json::String(text)) if !text.is_empty() => vec![text_part(text)],
+            _ => Vec::new(),
+        };
+        let mut whole = known;
+        for part in parts {
+            match (whole.last_mut(), part) {
+                (Some(Json::Object(last)), Json::Object(part)) if last.get("type") == part.get("type") => {
+                    grow_part(last, part);
+                }
+                (_, part) => whole.push(part),
+            }
+        }
+        self.message.insert("content", whole);
     }
 
     /// A piece of a call belongs to the call of its number; without a number, to the call of its id, or to the last one.
@@ -188,17 +221,6 @@ impl<'f> Choice<'f> {
     }
 }
 
-/// The last value that says something wins; objects are settled member by member.
-fn settle<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
-    match (into.get_mut(&key), value) {
-        (Some(known), Json::Null) if !known.is_null() => {}
-        (Some(Json::Object(known)), Json::Object(more)) => {
-            more.into_iter().for_each(|(key, value)| settle(known, key, value));
-        }
-        (_, value) => _ = into.insert(key, value),
-    }
-}
-
 /// Text is added to text; null says nothing; lists grow.
 fn append<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
     match (into.get_mut(&key), value) {
@@ -212,6 +234,34 @@ fn append<'f>(into: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
 fn grow<'f>(into: &mut Object<'f>, piece: Object<'f>, growing: &[&str]) {
     for (key, value) in piece {
         if growing.contains(&&*key) { append(into, key, value) } else { settle(into, key, value) }
+    }
+}
+
+fn text_part(text: Cow<'_, str>) -> Json<'_> {
+    let mut part = Object::new();
+    part.insert("type", "text");
+    part.insert("text", Json::String(text));
+    Json::Object(part)
+}
+
+/// Texts grow, and so do the texts in lists of parts.
+fn grow_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
+    for (key, value) in piece {
+        match (&*key, into.get_mut(&key), value) {
+            ("type", Some(_), _) => {}
+            ("text", _, value) => append(into, key, value),
+            (_, Some(Json::Array(known)), Json::Array(more)) => {
+                for item in more {
+                    match (known.last_mut(), item) {
+                        (Some(Json::Object(last)), Json::Object(item)) if last.get("type") == item.get("type") => {
+                            grow(last, item, &["text"]);
+                        }
+                        (_, item) => known.push(item),
+                    }
+                }
+            }
+            (_, _, value) => settle(into, key, value),
+        }
     }
 }
 

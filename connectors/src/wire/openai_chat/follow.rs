@@ -40,7 +40,7 @@ impl Chunks {
 
     fn delta(&mut self, delta: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) {
         let thought = match self.reasoning {
-            Reasoning::None => None,
+            Reasoning::None | Reasoning::Parts => None,
             Reasoning::Text(key) => delta.get(key),
             Reasoning::Details => delta.get("reasoning"),
         };

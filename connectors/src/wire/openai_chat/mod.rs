@@ -2,23 +2,27 @@
 //!
 //! System prompts are messages in the list; every tool result is a message; a call's arguments are JSON inside a string.
 
-mod errors;
+pub(super) mod errors;
 mod fold;
 mod follow;
 mod read;
 mod write;
 
 use gristmill_schemas::json::Json;
+use gristmill_schemas::message::Message;
 use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
 use gristmill_schemas::message::request::{Request, Response};
-use gristmill_schemas::message::{Message, Role};
 
 use super::adapter::{Adapter, Folded, Follower, Unreadable, Written};
 use super::error::{ErrorClass, ErrorReport};
 use super::framing::Frame;
 use super::read::Reader;
 use super::usual::Usual;
-use super::write::Writer;
+use super::write::{Writer, group_system_first};
+pub(super) use read::arguments;
+
+/// Where ids of calls are short, they have so many letters and digits.
+const SHORT_ID_LENGTH: usize = 9;
 
 /// What an endpoint does differently from OpenAI's own. It changes how plainly things can be written, never what can be read.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub struct Dialect {
     pub max_tokens: &'static str,
     /// Calls in answers carry their number.
     pub numbered_calls: bool,
+    /// Ids of calls are nine letters and digits.
+    pub short_call_ids: bool,
     /// What else its answers usually carry.
     pub usual: Usual,
 }
@@ -44,6 +50,8 @@ pub enum Reasoning {
     Text(&'static str),
     /// In `reasoning`, and again piece by piece, with signatures, in `reasoning_details`.
     Details,
+    /// In parts of the content, before the text.
+    Parts,
 }
 
 /// The adapter for one endpoint.
@@ -132,16 +140,21 @@ impl Adapter for OpenAiChat {
         Some(Box::new(follow::Chunks::new(self.dialect.reasoning)))
     }
 
-    /// System messages that no wire has seen become one, before all others.
     fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
-        let is_system = |index: &usize| messages[*index].role == Role::System;
-        let (system, others): (Vec<usize>, Vec<usize>) = (0..messages.len()).partition(is_system);
-        let system = (!system.is_empty()).then_some(system);
-        system.into_iter().chain(others.into_iter().map(|index| vec![index])).collect()
+        group_system_first(messages)
     }
 
     fn call_id(&self, canonical: &str) -> String {
         let bare = canonical.strip_prefix(gristmill_schemas::message::ids::TOOL_USE_PREFIX).unwrap_or(canonical);
+        if self.dialect.short_call_ids {
+            // The end of a ULID is what tells two calls apart.
+            return bare.chars().skip(bare.chars().count().saturating_sub(SHORT_ID_LENGTH)).collect();
+        }
         format!("call_{bare}")
+    }
+
+    fn accepts_call_id(&self, id: &str) -> bool {
+        let short = id.len() == SHORT_ID_LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        !self.dialect.short_call_ids || short
     }
 }

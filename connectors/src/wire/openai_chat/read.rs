@@ -10,6 +10,7 @@ use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::Unreadable;
 use super::super::image::parse_data_uri;
+use super::super::members::{count, text};
 use super::super::place::{Place, PlaceStep};
 use super::super::read::{ReadWarningKind, Reader};
 use super::{Dialect, Reasoning};
@@ -76,7 +77,12 @@ fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
 /// What an assistant says: thought, then text, then calls.
 fn assistant<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     let mut blocks = thinking(dialect.reasoning, message);
-    let said = parts(message.get("content").unwrap_or(&Json::Null), reader);
+    let said = match message.get("content") {
+        Some(Json::Array(items)) if dialect.reasoning == Reasoning::Parts => {
+            items.iter().map(|item| thinking_part(item).unwrap_or_else(|| part(item, reader))).collect()
+        }
+        content => parts(content.unwrap_or(&Json::Null), reader),
+    };
     // Empty text beside calls is only form.
     let form = |block: &ContentBlock| block.as_text() == Some("");
     blocks.extend(said.into_iter().filter(|block| !form(block)));
@@ -100,13 +106,31 @@ fn thinking<'j>(reasoning: Reasoning, message: &'j Json<'j>) -> Vec<ContentBlock
     let plain = |key| text(message, key).filter(|text| !text.is_empty());
     let block = |text| ContentBlock::Thinking { text, signature: None };
     match reasoning {
-        Reasoning::None => Vec::new(),
+        Reasoning::None | Reasoning::Parts => Vec::new(),
         Reasoning::Text(key) => plain(key).map(block).into_iter().collect(),
         Reasoning::Details => {
             let details = message.get("reasoning_details").and_then(Json::as_array).unwrap_or_default();
             let blocks: Vec<_> = details.iter().filter_map(reasoning_detail).collect();
             if blocks.is_empty() { plain("reasoning").map(block).into_iter().collect() } else { blocks }
         }
+    }
+}
+
+/// A part that thinks: a text, or parts of text.
+fn thinking_part<'j>(part: &'j Json<'j>) -> Option<ContentBlock<'j>> {
+    let is_thought = part.get("type").and_then(Json::as_str) == Some("thinking");
+    let signature = || text(part, "signature");
+    match part.get("thinking").filter(|_| is_thought)? {
+        Json::String(thought) => Some(ContentBlock::Thinking { text: Cow::Borrowed(thought), signature: signature() }),
+        Json::Array(pieces) => {
+            let texts: Option<Vec<&str>> = pieces.iter().map(|piece| piece.get("text")?.as_str()).collect();
+            let text = match texts?.as_slice() {
+                [one] => Cow::Borrowed(*one),
+                several => Cow::Owned(several.concat()),
+            };
+            Some(ContentBlock::Thinking { text, signature: signature() })
+        }
+        _ => None,
     }
 }
 
@@ -134,7 +158,7 @@ fn tool_call<'j>(id: Option<&str>, function: &'j Json<'j>, reader: &mut Reader<'
 }
 
 /// The arguments as an object: an object, the text of one, or nothing at all; `None` for anything else.
-pub(super) fn arguments<'j>(json: Option<&'j Json<'j>>) -> Option<Object<'j>> {
+pub(in super::super) fn arguments<'j>(json: Option<&'j Json<'j>>) -> Option<Object<'j>> {
     match json {
         None | Some(Json::Null) => Some(Object::new()),
         Some(Json::Object(object)) => Some(object.reborrow()),
@@ -252,9 +276,13 @@ pub(super) fn stop_reason(reason: &str) -> StopReason {
 
 /// `prompt_tokens` counts what was read from and written to the cache too; ours are disjoint.
 pub(super) fn token_usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
-    let count = |json: &Json, key| json.get(key).and_then(Json::as_u64).unwrap_or(0);
     let details = json.get("prompt_tokens_details").unwrap_or(&Json::Null);
-    let (cached, written) = (count(details, "cached_tokens"), count(details, "cache_write_tokens"));
+    // Some endpoints count what was cached beside the details.
+    let cached = match details.get("cached_tokens") {
+        Some(_) => count(details, "cached_tokens"),
+        None => count(json, "num_cached_tokens"),
+    };
+    let written = count(details, "cache_write_tokens");
     let prompt = count(json, "prompt_tokens");
     let rest = prompt.checked_sub(cached.saturating_add(written));
     if rest.is_none() {
@@ -266,8 +294,4 @@ pub(super) fn token_usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) ->
         cached_input_tokens: cached,
         cache_creation_input_tokens: written,
     }
-}
-
-fn text<'j>(json: &'j Json<'j>, key: &str) -> Option<Cow<'j, str>> {
-    json.get(key).and_then(Json::as_str).map(Cow::Borrowed)
 }

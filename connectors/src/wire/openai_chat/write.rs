@@ -9,6 +9,7 @@ use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::super::adapter::Written;
 use super::super::image::media_type_of_path;
+use super::super::members::object;
 use super::super::place::Place;
 use super::super::write::{DropReason, WriteUnit, Writer};
 use super::read::choice_place;
@@ -207,8 +208,12 @@ fn assistant<'m>(
             _ => parts.extend(part(message, block, writer)),
         }
     }
-    reasoning(dialect.reasoning, message, wire, writer);
+    let thoughts = reasoning(dialect.reasoning, message, wire, writer);
     match (parts.is_empty(), texts.as_slice()) {
+        _ if !thoughts.is_empty() => {
+            let texts = texts.iter().map(|text| text_part(text));
+            wire.insert("content", thoughts.into_iter().chain(texts).chain(parts).collect::<Vec<_>>());
+        }
         (true, []) if answer && writer.plain() => _ = wire.insert("content", Json::Null),
         (true, []) => {}
         (true, [one]) => _ = wire.insert("content", *one),
@@ -243,19 +248,29 @@ fn tool_call<'m>(call: &'m ToolUseBlock<'m>, number: Option<usize>, writer: &mut
     Json::Object(wire)
 }
 
-/// Writes the thinking that is the endpoint's own; drops all other.
-fn reasoning<'m>(place: Reasoning, message: &'m Message<'m>, wire: &mut Object<'m>, writer: &mut Writer<'_>) {
+/// Writes the thinking that is the endpoint's own; drops all other. Answers what of it stands in the content.
+fn reasoning<'m>(
+    place: Reasoning,
+    message: &'m Message<'m>,
+    wire: &mut Object<'m>,
+    writer: &mut Writer<'_>,
+) -> Vec<Json<'m>> {
     let is_thought =
         |block: &&ContentBlock| matches!(block, ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. });
     let thoughts: Vec<_> = message.content.iter().filter(is_thought).collect();
     let provider = writer.provider();
     let made_here = message.metadata.provider.as_deref() == Some(provider) || writer.is_own(message);
     if thoughts.is_empty() {
-        return;
+        return Vec::new();
     }
     if place == Reasoning::None || !made_here {
         thoughts.iter().for_each(|block| writer.drop_block(message, block, DropReason::NotRepresentable));
-        return;
+        return Vec::new();
+    }
+    if place == Reasoning::Parts {
+        let hidden = thoughts.iter().filter(|block| thought_text(block).is_none());
+        hidden.for_each(|block| writer.drop_block(message, block, DropReason::NotRepresentable));
+        return thoughts.iter().filter_map(|block| thought_text(block)).map(thinking_part).collect();
     }
     let texts: Vec<&str> = thoughts.iter().filter_map(|block| thought_text(block)).collect();
     let text = match texts.as_slice() {
@@ -276,6 +291,13 @@ fn reasoning<'m>(place: Reasoning, message: &'m Message<'m>, wire: &mut Object<'
             wire.insert("reasoning_details", details.collect::<Vec<_>>());
         }
     }
+    Vec::new()
+}
+
+fn thinking_part(text: &str) -> Json<'_> {
+    let mut part = object("type", "thinking");
+    part.insert("thinking", vec![text_part(text)]);
+    Json::Object(part)
 }
 
 fn thought_text<'m>(block: &'m ContentBlock) -> Option<&'m str> {

@@ -1,0 +1,130 @@
+//! Bedrock Converse: one form for all models on Bedrock.
+//!
+//! A block is an object with one member that names its kind; system prompts stand beside the messages; results stand in user
+//! messages; the model stands in the address. Streams are binary frames, padded against eavesdroppers.
+
+mod fold;
+mod read;
+mod write;
+
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::Message;
+use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
+use gristmill_schemas::message::request::{Request, Response};
+
+use super::adapter::{Adapter, Folded, Unreadable, Written};
+use super::error::{ErrorClass, ErrorReport};
+use super::framing::Frame;
+use super::members::{object, text};
+use super::place::{Place, PlaceStep};
+use super::read::Reader;
+use super::write::{Writer, group_hoisted};
+
+/// The adapter.
+#[derive(Debug)]
+pub struct BedrockConverse;
+
+/// The Converse endpoint.
+pub static CONVERSE: BedrockConverse = BedrockConverse;
+
+/// Where the message of a response stands.
+fn message_place() -> Place {
+    Place::value([PlaceStep::Key("output"), PlaceStep::Key("message")])
+}
+
+impl Adapter for BedrockConverse {
+    fn key(&self) -> &'static str {
+        "bedrock/converse"
+    }
+
+    fn capabilities(&self, _model: &str) -> Capabilities {
+        Capabilities {
+            supports_thinking: true,
+            supports_images: true,
+            supports_tools: true,
+            supports_system_prompt: true,
+            supports_structured_output: false,
+            supports_streaming: true,
+            supports_streaming_tool_calls: true,
+            supports_parallel_tool_calls: true,
+            supports_prompt_caching: true,
+            supports_system_messages_in_list: false,
+            max_context_tokens: 200_000,
+            max_output_tokens: 8_192,
+            accepted_image_media_types: COMMON_IMAGE_TYPES,
+        }
+    }
+
+    /// Blocks here have no `type`.
+    fn is_request(&self, body: &Json) -> bool {
+        let block = |block: &Json| block.as_object().is_some_and(|block| !block.contains_key("type"));
+        let message = |message: &Json| {
+            message.get("content").and_then(Json::as_array).is_some_and(|blocks| blocks.iter().all(block))
+        };
+        body.get("messages").and_then(Json::as_array).is_some_and(|messages| messages.iter().all(message))
+    }
+
+    fn is_response(&self, body: &Json) -> bool {
+        body.get("output").is_some_and(|output| output.as_object().is_some()) && body.get("stopReason").is_some()
+    }
+
+    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+        read::request(body, reader)
+    }
+
+    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+        write::request(request, writer)
+    }
+
+    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+        read::response(body, reader)
+    }
+
+    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+        write::response(response, writer)
+    }
+
+    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+        let message = text(body, "message").or_else(|| text(body, "Message"))?;
+        Some(ErrorReport { message: Some(message), kind: text(body, "__type"), ..ErrorReport::default() })
+    }
+
+    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
+        let mut body = object("message", report.message.as_deref().map_or(Json::Null, Json::from));
+        if let Some(kind) = &report.kind {
+            body.insert("__type", &**kind);
+        }
+        Json::Object(body)
+    }
+
+    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
+        let kind = report.kind.as_deref()?;
+        // The kind may stand behind the name of its shape.
+        match kind.rsplit_once('#').map_or(kind, |(_, kind)| kind) {
+            "ThrottlingException" | "ServiceQuotaExceededException" => Some(ErrorClass::RateLimit),
+            "AccessDeniedException" | "UnrecognizedClientException" => Some(ErrorClass::Auth),
+            "ValidationException" | "ResourceNotFoundException" => Some(ErrorClass::InvalidRequest),
+            "InternalServerException"
+            | "ServiceUnavailableException"
+            | "ModelErrorException"
+            | "ModelNotReadyException"
+            | "ModelStreamErrorException"
+            | "ModelTimeoutException" => Some(ErrorClass::ServerError),
+            _ => None,
+        }
+    }
+
+    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+        fold::fold(frames)
+    }
+
+    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+        group_hoisted(messages)
+    }
+
+    /// Letters, digits, underscores and hyphens, 64 at most.
+    fn accepts_call_id(&self, id: &str) -> bool {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        !id.is_empty() && id.len() <= 64 && id.bytes().all(fits)
+    }
+}

@@ -1,0 +1,127 @@
+//! Gemini `generateContent`, on Google's own API and on Vertex AI.
+//!
+//! A turn is a list of parts; the system prompt stands beside the turns; results stand in user turns and name their function,
+//! often without an id; thoughts are parts with a mark, and a signature may sit on any part. Names come in camel and in snake case,
+//! enumerations as words and as numbers, streams as events and as one array.
+
+mod fold;
+mod read;
+mod write;
+
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::Message;
+use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
+use gristmill_schemas::message::request::{Request, Response};
+
+use super::adapter::{Adapter, Folded, Unreadable, Written};
+use super::error::{ErrorClass, ErrorReport};
+use super::framing::Frame;
+use super::members::{either, object, present, text};
+use super::place::{Place, PlaceStep};
+use super::read::Reader;
+use super::write::{Writer, group_hoisted};
+
+/// The dialect at one of its endpoints.
+#[derive(Debug)]
+pub struct Gemini {
+    key: &'static str,
+}
+
+/// Google's own API.
+pub static GENERATE: Gemini = Gemini { key: "gemini/generatecontent" };
+/// Vertex AI.
+pub static VERTEX: Gemini = Gemini { key: "vertex/generatecontent" };
+
+/// The two spellings of the member for instructions.
+const INSTRUCTIONS: [&str; 2] = ["systemInstruction", "system_instruction"];
+
+/// Where the turn of candidate `index` stands.
+fn candidate_place(index: usize) -> Place {
+    Place::value([PlaceStep::Key("candidates"), PlaceStep::Index(index), PlaceStep::Key("content")])
+}
+
+impl Adapter for Gemini {
+    fn key(&self) -> &'static str {
+        self.key
+    }
+
+    fn capabilities(&self, _model: &str) -> Capabilities {
+        Capabilities {
+            supports_thinking: true,
+            supports_images: true,
+            supports_tools: true,
+            supports_system_prompt: true,
+            supports_structured_output: true,
+            supports_streaming: true,
+            supports_streaming_tool_calls: false,
+            supports_parallel_tool_calls: true,
+            supports_prompt_caching: true,
+            supports_system_messages_in_list: false,
+            max_context_tokens: 1_048_576,
+            max_output_tokens: 65_536,
+            accepted_image_media_types: COMMON_IMAGE_TYPES,
+        }
+    }
+
+    fn is_request(&self, body: &Json) -> bool {
+        let turn = |turn: &Json| turn.get("parts").is_some();
+        body.get("contents").and_then(Json::as_array).is_some_and(|turns| turns.iter().all(turn))
+    }
+
+    fn is_response(&self, body: &Json) -> bool {
+        body.get("candidates").and_then(Json::as_array).is_some()
+            || (either(body, ["promptFeedback", "prompt_feedback"]).is_some() && body.get("error").is_none())
+    }
+
+    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+        read::request(body, reader)
+    }
+
+    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+        write::request(request, writer)
+    }
+
+    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+        read::response(body, reader)
+    }
+
+    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+        write::response(response, writer)
+    }
+
+    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+        let error = present(body, "error")?;
+        error.as_object()?;
+        Some(ErrorReport {
+            message: text(error, "message"),
+            kind: text(error, "status"),
+            code: present(error, "code").map(Json::reborrow),
+            ..ErrorReport::default()
+        })
+    }
+
+    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
+        let mut error = object("code", report.code.as_ref().map_or(Json::Null, Json::reborrow));
+        error.insert("message", report.message.as_deref().map_or(Json::Null, Json::from));
+        error.insert("status", report.kind.as_deref().map_or(Json::Null, Json::from));
+        Json::Object(object("error", error))
+    }
+
+    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
+        match report.kind.as_deref()? {
+            "RESOURCE_EXHAUSTED" => Some(ErrorClass::RateLimit),
+            "PERMISSION_DENIED" | "UNAUTHENTICATED" => Some(ErrorClass::Auth),
+            "UNAVAILABLE" | "INTERNAL" | "DEADLINE_EXCEEDED" => Some(ErrorClass::ServerError),
+            "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "NOT_FOUND" => Some(ErrorClass::InvalidRequest),
+            _ => None,
+        }
+    }
+
+    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+        fold::fold(frames)
+    }
+
+    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+        group_hoisted(messages)
+    }
+}

@@ -1,0 +1,210 @@
+//! Wire to canonical.
+
+use std::borrow::Cow;
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::block::{ImageBlock, ImageSource};
+use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
+use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
+use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+
+use super::super::adapter::Unreadable;
+use super::super::members::{count, either, items, strings, text};
+use super::super::place::Place;
+use super::super::read::{ReadWarningKind, Reader};
+use super::{INSTRUCTIONS, candidate_place};
+
+/// The finish reasons `STOP` and `MAX_TOKENS` where they come as numbers.
+const MAX_TOKENS_NUMBER: u64 = 2;
+
+pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+    let turns = body.get("contents").and_then(Json::as_array).ok_or(Unreadable("no list of contents".into()))?;
+    for key in INSTRUCTIONS {
+        if let Some(instructions) = body.get(key).filter(|instructions| !instructions.is_null()) {
+            reader.unit(Place::member(key));
+            let blocks = match instructions {
+                Json::String(text) => vec![ContentBlock::text(&**text)],
+                turn => items(turn, "parts").iter().map(|item| part(item, reader)).collect(),
+            };
+            reader.push(Role::System, blocks);
+        }
+    }
+    for (index, turn) in turns.iter().enumerate() {
+        reader.unit(Place::item("contents", index));
+        read_turn(turn, reader);
+    }
+    let config = either(body, ["generationConfig", "generation_config"]).unwrap_or(&Json::Null);
+    let limit = either(config, ["maxOutputTokens", "max_output_tokens"]);
+    let schema = either(config, ["responseSchema", "response_schema"])
+        .or_else(|| either(config, ["responseJsonSchema", "response_json_schema"]));
+    Ok(Request {
+        model: text(body, "model"),
+        tools: items(body, "tools").iter().flat_map(|json| tools(json, reader)).collect(),
+        max_output_tokens: limit.and_then(Json::as_u64),
+        stop_sequences: strings(either(config, ["stopSequences", "stop_sequences"])),
+        temperature: config.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
+        output_schema: schema.map(Json::reborrow),
+        ..Request::default()
+    })
+}
+
+fn read_turn<'j>(turn: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
+    let parts = items(turn, "parts");
+    match turn.get("role").and_then(Json::as_str).unwrap_or("user") {
+        "model" => {
+            let blocks = or_empty_text(parts.iter().map(|item| part(item, reader)).collect());
+            reader.push(Role::Assistant, blocks);
+        }
+        "user" | "function" | "tool" => user_turn(parts, reader),
+        "system" => {
+            let blocks = parts.iter().map(|item| part(item, reader)).collect();
+            reader.push(Role::System, blocks);
+        }
+        role => reader.warn(ReadWarningKind::UnknownRole(role.to_owned())),
+    }
+}
+
+/// Results become messages of their own, before what the user says.
+fn user_turn<'j>(parts: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
+    let mut results = 0;
+    for response in parts.iter().filter_map(function_response) {
+        let result = read_result(response, reader);
+        reader.push(Role::Tool, vec![result]);
+        results += 1;
+    }
+    let said = parts.iter().filter(|item| function_response(item).is_none());
+    let said: Vec<_> = said.map(|item| part(item, reader)).collect();
+    if results == 0 || !said.is_empty() {
+        reader.push(Role::User, or_empty_text(said));
+    }
+}
+
+fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
+    if blocks.is_empty() { vec![ContentBlock::text("")] } else { blocks }
+}
+
+fn function_response<'j>(part: &'j Json<'j>) -> Option<&'j Json<'j>> {
+    either(part, ["functionResponse", "function_response"])
+}
+
+/// A result is an object; one that is only a wrapper around a text is that text.
+fn read_result<'j>(response: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+    let answer = response.get("response").and_then(Json::as_object);
+    let is_error = answer.is_some_and(|answer| answer.contains_key("error"));
+    let mut content: Vec<_> = answer.map(|answer| ContentBlock::Text(answer_text(answer))).into_iter().collect();
+    for item in items(response, "parts") {
+        content.push(part(item, reader));
+    }
+    let id = response.get("id").and_then(Json::as_str).filter(|id| !id.is_empty());
+    reader.tool_result(id, response.get("name").and_then(Json::as_str), content, is_error)
+}
+
+fn answer_text<'j>(answer: &'j Object<'j>) -> Cow<'j, str> {
+    let mut members = answer.iter();
+    match (members.next(), members.next()) {
+        (Some(("result" | "output" | "error" | "content" | "return_value", Json::String(text))), None) => {
+            Cow::Borrowed(text)
+        }
+        _ => Cow::Owned(Json::Object(answer.reborrow()).to_string()),
+    }
+}
+
+fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+    known_part(json, reader).unwrap_or_else(|| reader.unknown(json))
+}
+
+fn known_part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
+    if let Some(said) = text(json, "text") {
+        let thought = json.get("thought").and_then(Json::as_bool) == Some(true);
+        let signature = || either(json, ["thoughtSignature", "thought_signature"]).and_then(Json::as_str);
+        return Some(if thought {
+            ContentBlock::Thinking { text: said, signature: signature().map(Cow::Borrowed) }
+        } else {
+            ContentBlock::Text(said)
+        });
+    }
+    if let Some(call) = either(json, ["functionCall", "function_call"]) {
+        let id = call.get("id").and_then(Json::as_str).filter(|id| !id.is_empty());
+        let name = text(call, "name")?;
+        let arguments = call.get("args").filter(|arguments| !arguments.is_null());
+        let input = arguments.and_then(Json::as_object).map(Object::reborrow);
+        if input.is_none() && arguments.is_some() {
+            reader.warn(ReadWarningKind::ArgumentsNotAnObject(name.to_string()));
+        }
+        return Some(reader.tool_use(id, name, input.unwrap_or_default()));
+    }
+    let data = either(json, ["inlineData", "inline_data"]).or_else(|| either(json, ["fileData", "file_data"]))?;
+    let media_type = either(data, ["mimeType", "mime_type"])?.as_str().filter(|kind| kind.starts_with("image/"))?;
+    let source = match data.get("data").and_then(Json::as_str) {
+        Some(data) => ImageSource::Base64(data.into()),
+        None => ImageSource::Url(either(data, ["fileUri", "file_uri"])?.as_str()?.into()),
+    };
+    Some(ContentBlock::Image(ImageBlock { source, media_type: media_type.into() }))
+}
+
+/// The functions that one tool declares; anything else that it offers is the provider's own.
+fn tools<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> Vec<RequestTool<'j>> {
+    let declared = either(json, ["functionDeclarations", "function_declarations"]).and_then(Json::as_array);
+    let wire = |json: &'j Json<'j>| RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() };
+    let Some(declared) = declared else { return vec![wire(json)] };
+    let function = |json: &'j Json<'j>| {
+        let schema = json.get("parameters");
+        let schema = schema.or_else(|| either(json, ["parametersJsonSchema", "parameters_json_schema"]));
+        RequestTool::Defined(ToolDefinition {
+            name: text(json, "name").unwrap_or_default(),
+            description: text(json, "description").unwrap_or_default(),
+            input_schema: schema.and_then(Json::as_object).map(Object::reborrow).unwrap_or_default(),
+            side_effects: SideEffects::None,
+            requires_workspace: false,
+        })
+    };
+    declared.iter().map(function).collect()
+}
+
+pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+    let candidates = items(body, "candidates");
+    reader.begin_choices(candidates.len());
+    for (index, candidate) in candidates.iter().enumerate() {
+        if index > 0 {
+            reader.next_choice();
+        }
+        let parts = candidate.get("content").map_or(&[][..], |content| items(content, "parts"));
+        let blocks: Vec<_> = parts.iter().map(|item| part(item, reader)).collect();
+        let reason = either(candidate, ["finishReason", "finish_reason"]).map(|reason| stop_reason(reason, &blocks));
+        reader.choice(candidate_place(index), blocks, reason);
+    }
+    let created = either(body, ["createTime", "create_time"]).and_then(Json::as_str);
+    let text = |keys| either(body, keys).and_then(Json::as_str).map(Cow::Borrowed);
+    Ok(Response {
+        id: text(["responseId", "response_id"]),
+        created_at: created.and_then(Timestamp::parse),
+        model: text(["modelVersion", "model_version"]),
+        choices: Vec::new(),
+        usage: either(body, ["usageMetadata", "usage_metadata"]).map(usage),
+        provider_raw: None,
+    })
+}
+
+fn stop_reason(reason: &Json, blocks: &[ContentBlock]) -> StopReason {
+    let calls = blocks.iter().any(|block| matches!(block, ContentBlock::ToolUse(_)));
+    match (reason.as_str(), reason.as_u64()) {
+        (Some("MAX_TOKENS"), _) | (_, Some(MAX_TOKENS_NUMBER)) => StopReason::MaxTokens,
+        _ if calls => StopReason::ToolUse,
+        _ => StopReason::EndTurn,
+    }
+}
+
+/// The prompt's count holds what was cached; thoughts are output, what tools brought is input.
+fn usage(json: &Json) -> TokenUsage {
+    let count = |keys: [&str; 2]| keys.iter().map(|key| count(json, key)).max().unwrap_or(0);
+    let cached = count(["cachedContentTokenCount", "cached_content_token_count"]);
+    let prompt = count(["promptTokenCount", "prompt_token_count"]);
+    let tools = count(["toolUsePromptTokenCount", "tool_use_prompt_token_count"]);
+    let output = count(["candidatesTokenCount", "candidates_token_count"]);
+    TokenUsage {
+        input_tokens: prompt.saturating_sub(cached).saturating_add(tools),
+        output_tokens: output.saturating_add(count(["thoughtsTokenCount", "thoughts_token_count"])),
+        cached_input_tokens: cached,
+        cache_creation_input_tokens: 0,
+    }
+}

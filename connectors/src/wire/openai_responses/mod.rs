@@ -1,0 +1,131 @@
+//! OpenAI Responses, and the endpoints that speak its dialect.
+//!
+//! A conversation is a list of items, not of messages: a thought, a text and each call are items of their own. A run of items that
+//! the model made is one assistant message here. Instructions stand beside the input; results are items; the provider's own tools
+//! leave items that nobody else can name.
+
+mod fold;
+mod read;
+mod write;
+
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::Message;
+use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
+use gristmill_schemas::message::request::{Request, Response};
+
+use super::adapter::{Adapter, Folded, Unreadable, Written};
+use super::error::{ErrorClass, ErrorReport};
+use super::framing::Frame;
+use super::openai_chat::errors;
+use super::read::Reader;
+use super::usual::Usual;
+use super::write::Writer;
+
+/// What answers usually carry: the request's options as nobody set them.
+static USUAL: Usual = Usual::new(
+    r#"{"background":false,"instructions":null,"max_output_tokens":null,"max_tool_calls":null,"metadata":{},"parallel_tool_calls":true,
+    "previous_response_id":null,"prompt_cache_key":null,"reasoning":{"effort":null,"summary":null},"safety_identifier":null,
+    "service_tier":"default","store":true,"temperature":1.0,"text":{"format":{"type":"text"},"verbosity":"medium"},"tool_choice":"auto",
+    "tools":[],"top_logprobs":0,"top_p":1.0,"truncation":"disabled","usage":{"output_tokens_details":{"reasoning_tokens":0}},"user":null}"#,
+);
+
+/// The dialect at one of its endpoints.
+#[derive(Debug)]
+pub struct OpenAiResponses {
+    key: &'static str,
+}
+
+impl OpenAiResponses {
+    /// The adapter for the endpoint `key`.
+    pub const fn new(key: &'static str) -> Self {
+        OpenAiResponses { key }
+    }
+}
+
+impl Adapter for OpenAiResponses {
+    fn key(&self) -> &'static str {
+        self.key
+    }
+
+    fn capabilities(&self, model: &str) -> Capabilities {
+        let small = model.contains("mini");
+        Capabilities {
+            supports_thinking: true,
+            supports_images: true,
+            supports_tools: true,
+            supports_system_prompt: true,
+            supports_structured_output: true,
+            supports_streaming: true,
+            supports_streaming_tool_calls: true,
+            supports_parallel_tool_calls: true,
+            supports_prompt_caching: true,
+            supports_system_messages_in_list: true,
+            max_context_tokens: if small { 128_000 } else { 200_000 },
+            max_output_tokens: 16_384,
+            accepted_image_media_types: COMMON_IMAGE_TYPES,
+        }
+    }
+
+    /// A request without input may name what it goes on from.
+    fn is_request(&self, body: &Json) -> bool {
+        match body.get("input") {
+            Some(input) => body.as_object().is_some() && (input.as_str().is_some() || input.as_array().is_some()),
+            None => {
+                body.get("messages").is_none()
+                    && ["previous_response_id", "conversation", "prompt"].iter().any(|key| body.get(key).is_some())
+            }
+        }
+    }
+
+    fn is_response(&self, body: &Json) -> bool {
+        let output = body.get("output").is_some_and(|output| output.as_array().is_some());
+        let named = body.get("object").and_then(Json::as_str).is_some_and(|object| object.starts_with("response"));
+        output && (named || body.get("id").is_some())
+    }
+
+    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+        read::request(body, reader)
+    }
+
+    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+        write::request(request, writer)
+    }
+
+    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+        read::response(body, reader)
+    }
+
+    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
+        write::response(response, writer)
+    }
+
+    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+        errors::read(body)
+    }
+
+    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
+        errors::write(report)
+    }
+
+    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
+        errors::class(report)
+    }
+
+    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+        fold::fold(frames)
+    }
+
+    /// Instructions first, as one.
+    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+        super::write::group_system_first(messages)
+    }
+
+    fn call_id(&self, canonical: &str) -> String {
+        let bare = canonical.strip_prefix(gristmill_schemas::message::ids::TOOL_USE_PREFIX).unwrap_or(canonical);
+        format!("call_{bare}")
+    }
+
+    fn accepts_call_id(&self, id: &str) -> bool {
+        !id.is_empty() && id.len() <= 64
+    }
+}

@@ -1,0 +1,243 @@
+//! Wire to canonical.
+
+use std::borrow::Cow;
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::block::{ImageBlock, ImageSource};
+use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
+use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
+use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+
+use super::super::adapter::Unreadable;
+use super::super::image::parse_data_uri;
+use super::super::members::{count, items, present, text};
+use super::super::openai_chat::arguments;
+use super::super::place::Place;
+use super::super::read::{ReadWarningKind, Reader};
+
+/// The media type of an image of which only the address is known.
+const ASSUMED_IMAGE_TYPE: &str = "image/png";
+
+pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
+    if body.as_object().is_none() {
+        return Err(Unreadable("not an object".into()));
+    }
+    if let Some(instructions) = text(body, "instructions").filter(|instructions| !instructions.is_empty()) {
+        reader.unit(Place::member("instructions"));
+        reader.push(Role::System, vec![ContentBlock::Text(instructions)]);
+    }
+    match body.get("input") {
+        Some(Json::String(said)) => {
+            reader.unit(Place::member("input"));
+            reader.push(Role::User, vec![ContentBlock::text(&**said)]);
+        }
+        Some(Json::Array(list)) => input(list, reader),
+        _ => {}
+    }
+    let schema = body.get("text").and_then(|text| text.get("format")).and_then(|format| format.get("schema"));
+    Ok(Request {
+        model: text(body, "model"),
+        tools: items(body, "tools").iter().map(|json| tool(json, reader)).collect(),
+        max_output_tokens: body.get("max_output_tokens").and_then(Json::as_u64),
+        temperature: body.get("temperature").and_then(Json::as_number).map(|number| number.reborrow()),
+        output_schema: schema.filter(|schema| !schema.is_null()).map(Json::reborrow),
+        stream: body.get("stream").and_then(Json::as_bool).unwrap_or(false),
+        ..Request::default()
+    })
+}
+
+/// What an item of the input is.
+enum Item {
+    /// A message of another than the model.
+    Said(Role),
+    /// A tool's answer.
+    Result,
+    /// Something that the model made.
+    Made,
+}
+
+fn kind(item: &Json) -> Item {
+    match item.get("type").and_then(Json::as_str) {
+        None | Some("message") => match item.get("role").and_then(Json::as_str) {
+            Some("user") => Item::Said(Role::User),
+            Some("system" | "developer") => Item::Said(Role::System),
+            _ => Item::Made,
+        },
+        Some("function_call_output" | "custom_tool_call_output") => Item::Result,
+        _ => Item::Made,
+    }
+}
+
+/// Every message and every result is a unit; so is a run of items that the model made.
+fn input<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
+    let mut at = 0;
+    while let Some(item) = list.get(at) {
+        match kind(item) {
+            Item::Said(role) => {
+                reader.unit(Place::item("input", at));
+                let mut blocks = content(item.get("content").unwrap_or(&Json::Null), reader);
+                if role == Role::User && blocks.is_empty() {
+                    blocks.push(ContentBlock::text(""));
+                }
+                reader.push(role, blocks);
+                at += 1;
+            }
+            Item::Result => {
+                reader.unit(Place::item("input", at));
+                let answer = content(item.get("output").unwrap_or(&Json::Null), reader);
+                let result = reader.tool_result(item.get("call_id").and_then(Json::as_str), None, answer, false);
+                reader.push(Role::Tool, vec![result]);
+                at += 1;
+            }
+            Item::Made => {
+                let length = list[at..].iter().take_while(|item| matches!(kind(item), Item::Made)).count();
+                reader.unit(Place::items("input", at, length));
+                let mut blocks = made(&list[at..at + length], reader);
+                if blocks.is_empty() {
+                    blocks.push(ContentBlock::text(""));
+                }
+                reader.push(Role::Assistant, blocks);
+                at += length;
+            }
+        }
+    }
+}
+
+/// The blocks of items that the model made.
+fn made<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+    let mut blocks = Vec::new();
+    for item in list {
+        match item.get("type").and_then(Json::as_str) {
+            None | Some("message") if item.get("role").and_then(Json::as_str) == Some("assistant") => {
+                let said = content(item.get("content").unwrap_or(&Json::Null), reader);
+                blocks.extend(said.into_iter().filter(|block| block.as_text() != Some("")));
+            }
+            Some("reasoning") => blocks.extend(reasoning(item)),
+            Some("function_call") => blocks.push(call(item, "arguments", reader)),
+            Some("custom_tool_call") => blocks.push(custom_call(item, reader)),
+            _ => blocks.push(reader.unknown(item)),
+        }
+    }
+    blocks
+}
+
+/// A thought by its summary or its content, signed by its encrypted form; a thought that is only encrypted is hidden. One that is
+/// neither says nothing.
+fn reasoning<'j>(item: &'j Json<'j>) -> Option<ContentBlock<'j>> {
+    let signature = text(item, "encrypted_content");
+    let summary: Vec<&str> = items(item, "summary").iter().filter_map(|part| part.get("text")?.as_str()).collect();
+    let spoken: Vec<&str> = items(item, "content").iter().filter_map(|part| part.get("text")?.as_str()).collect();
+    let texts = if summary.is_empty() { spoken } else { summary };
+    let said = match texts.as_slice() {
+        [] => return signature.map(|data| ContentBlock::RedactedThinking { data }),
+        [one] => Cow::Borrowed(*one),
+        several => Cow::Owned(several.join("\n\n")),
+    };
+    Some(ContentBlock::Thinking { text: said, signature })
+}
+
+fn call<'j>(item: &'j Json<'j>, key: &str, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+    let Some(name) = text(item, "name") else { return reader.unknown(item) };
+    let id = item.get("call_id").and_then(Json::as_str);
+    let input = arguments(item.get(key));
+    if input.is_none() {
+        reader.warn(ReadWarningKind::ArgumentsNotAnObject(id.unwrap_or_default().to_owned()));
+    }
+    reader.tool_use(id, name, input.unwrap_or_default())
+}
+
+/// A custom tool takes plain text.
+fn custom_call<'j>(item: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+    let (Some(name), Some(input)) = (text(item, "name"), item.get("input")) else { return reader.unknown(item) };
+    let input: Object = [("input", input.reborrow())].into_iter().collect();
+    reader.tool_use(item.get("call_id").and_then(Json::as_str), name, input)
+}
+
+/// The blocks of a content that may be a string, a list of parts or nothing.
+fn content<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+    match content {
+        Json::String(text) => vec![ContentBlock::text(&**text)],
+        Json::Array(parts) => parts.iter().map(|item| part(item, reader)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+    let known = match json.get("type").and_then(Json::as_str) {
+        Some("input_text" | "output_text" | "text") => text(json, "text").map(ContentBlock::Text),
+        Some("refusal") => text(json, "refusal").map(ContentBlock::Text),
+        Some("input_image") => text(json, "image_url").map(image).map(ContentBlock::Image),
+        _ => None,
+    };
+    known.unwrap_or_else(|| reader.unknown(json))
+}
+
+fn image(url: Cow<'_, str>) -> ImageBlock<'_> {
+    let parts = parse_data_uri(&url).map(|(media_type, data)| (media_type.to_owned(), data.to_owned()));
+    match parts {
+        Some((media_type, data)) => {
+            ImageBlock { source: ImageSource::Base64(data.into()), media_type: media_type.into() }
+        }
+        None => ImageBlock { source: ImageSource::Url(url), media_type: ASSUMED_IMAGE_TYPE.into() },
+    }
+}
+
+fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
+    let function = json.get("type").and_then(Json::as_str) == Some("function");
+    match text(json, "name").filter(|_| function) {
+        Some(name) => RequestTool::Defined(ToolDefinition {
+            name,
+            description: text(json, "description").unwrap_or_default(),
+            input_schema: json.get("parameters").and_then(Json::as_object).map(Object::reborrow).unwrap_or_default(),
+            side_effects: SideEffects::None,
+            requires_workspace: false,
+        }),
+        None => RequestTool::Wire { adapter: Cow::Borrowed(reader.key()), json: json.reborrow() },
+    }
+}
+
+pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
+    let output = body.get("output").and_then(Json::as_array).ok_or(Unreadable("no list of output".into()))?;
+    let blocks = made(output, reader);
+    let reason = stop_reason(body, &blocks);
+    reader.choice(Place::member("output"), blocks, reason);
+    Ok(Response {
+        id: text(body, "id"),
+        created_at: body.get("created_at").and_then(Json::as_i64).map(Timestamp::from_seconds),
+        model: text(body, "model"),
+        choices: Vec::new(),
+        usage: present(body, "usage").map(|usage| token_usage(usage, reader)),
+        provider_raw: None,
+    })
+}
+
+fn stop_reason(body: &Json, blocks: &[ContentBlock]) -> Option<StopReason> {
+    let calls = blocks.iter().any(|block| matches!(block, ContentBlock::ToolUse(_)));
+    let incomplete = body.get("incomplete_details").and_then(|details| details.get("reason")).and_then(Json::as_str);
+    Some(match (body.get("status").and_then(Json::as_str)?, incomplete) {
+        ("completed", _) if calls => StopReason::ToolUse,
+        ("completed", _) => StopReason::EndTurn,
+        ("incomplete", Some("max_output_tokens")) => StopReason::MaxTokens,
+        ("incomplete", _) => StopReason::EndTurn,
+        ("cancelled", _) => StopReason::Cancelled,
+        ("failed", _) => StopReason::Error,
+        _ => return None,
+    })
+}
+
+/// `input_tokens` counts what was read from and written to the cache too; ours are disjoint.
+fn token_usage(json: &Json, reader: &mut Reader) -> TokenUsage {
+    let details = json.get("input_tokens_details").unwrap_or(&Json::Null);
+    let (cached, written) = (count(details, "cached_tokens"), count(details, "cache_write_tokens"));
+    let prompt = count(json, "input_tokens");
+    let rest = prompt.checked_sub(cached.saturating_add(written));
+    if rest.is_none() {
+        reader.warn(ReadWarningKind::InconsistentUsage { prompt, cached, written });
+    }
+    TokenUsage {
+        input_tokens: rest.unwrap_or(0),
+        output_tokens: count(json, "output_tokens"),
+        cached_input_tokens: cached,
+        cache_creation_input_tokens: written,
+    }
+}
