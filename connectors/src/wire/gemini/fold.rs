@@ -82,14 +82,12 @@ impl<'f> Candidate<'f> {
     }
 
     fn part(&mut self, mut part: Object<'f>) {
-        if let Some(Json::Object(piece)) = part.get("functionCall") {
-            if self.open_call || is_piece(piece) {
-                let piece = match part.remove("functionCall") {
-                    Some(Json::Object(piece)) => piece,
-                    _ => return,
-                };
-                return self.call_piece(part, piece);
+        let in_pieces = |call: &Json| call.as_object().is_some_and(|call| self.open_call || is_piece(call));
+        if part.get("functionCall").is_some_and(in_pieces) {
+            if let Some(Json::Object(piece)) = part.remove("functionCall") {
+                self.call_piece(part, piece);
             }
+            return;
         }
         match self.parts.last_mut() {
             Some(last) if continues(last, &part) => {

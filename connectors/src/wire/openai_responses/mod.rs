@@ -78,9 +78,10 @@ impl Adapter for OpenAiResponses {
     }
 
     fn is_response(&self, body: &Json) -> bool {
-        let output = body.get("output").is_some_and(|output| output.as_array().is_some());
+        let Some(output) = body.get("output").and_then(Json::as_array) else { return false };
         let named = body.get("object").and_then(Json::as_str).is_some_and(|object| object.starts_with("response"));
-        output && (named || body.get("id").is_some())
+        let typed = !output.is_empty() && output.iter().all(|item| item.get("type").is_some());
+        named || typed || body.get("id").is_some()
     }
 
     fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
