@@ -8,6 +8,7 @@
 //! | [`tier`], [`merge`] | who changes what of that? |
 //! | [`labels`], [`declassify`], [`propagation`] | how do security labels travel, and how does one get rid of them? |
 //! | [`view`], [`uri_pattern`] | what does one part of a message mean, uniformly? |
+//! | [`canonical`] | how does it become a canonical message, and come back? |
 //!
 //! What doesn't live here: where messages come from. The canonical message model, from which CMF messages are made and to
 //! which they go back, is its neighbour in this crate.
@@ -29,6 +30,7 @@
 
 pub mod access;
 pub mod bodies;
+pub mod canonical;
 pub mod capability;
 pub mod declassify;
 mod error;
