@@ -181,7 +181,7 @@ impl Morsels {
             Content::Container(container) => self.numbers(container.len(), |at| container.extent(at), limit),
             Content::Blob(bytes) => {
                 self.ended = true;
-                let extents = if self.next == 0 { vec![0..bytes.len()] } else { Vec::new() };
+                let extents = (self.next == 0).then_some(0..bytes.len()).into_iter().collect();
                 self.morsel(Items::Extents(extents), bytes.len())
             }
             Content::Frames(bytes) => self.frames(bytes, limit),

@@ -56,8 +56,10 @@ impl LakeTable {
     /// The scan's source: late materialisation on, footers and page indexes kept by the session.
     fn source(&self, state: &dyn Session) -> Result<ParquetSource> {
         let runtime = state.runtime_env();
-        let mut options = TableParquetOptions::default();
-        options.global = state.config_options().execution.parquet.clone();
+        let options = TableParquetOptions {
+            global: state.config_options().execution.parquet.clone(),
+            ..TableParquetOptions::default()
+        };
         let cache = runtime.cache_manager.get_file_metadata_cache();
         let store = runtime.object_store(&self.store)?;
         Ok(ParquetSource::new(Arc::clone(&self.schema))
