@@ -1,4 +1,4 @@
-//! The views of conversations: `messages`, `blocks`, `tool_calls`, `threads`, `usage`, and `thread(session_id)`.
+//! The views of conversations: `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, and `thread(session_id)`.
 //!
 //! All of them are computed from grains as they are scanned; what a canonical message knows beyond a grain's own fields lies
 //! in `context` under `msg:`. Costs come from `cost_usd` and are stored nowhere.
@@ -18,6 +18,7 @@ use super::views::create;
 pub(super) async fn register(context: &SessionContext, price_version: &str) -> Result<()> {
     create(context, "messages", MESSAGES).await?;
     create(context, "blocks", BLOCKS).await?;
+    create(context, "message_views", MESSAGE_VIEWS).await?;
     create(context, "tool_calls", TOOL_CALLS).await?;
     create(context, "threads", THREADS).await?;
     create(context, "usage", &USAGE.replace("{version}", &price_version.replace('\'', "''"))).await?;
@@ -44,6 +45,17 @@ const BLOCKS: &str = "
            block['text'] AS text, block['tool_use_id'] AS tool_use_id, block['name'] AS name, block['input'] AS input,
            block['is_error'] AS is_error, block['block'] AS block
     FROM (SELECT content_address, session_id, role, created_at, unnest(message_blocks(content, content_blocks)) AS block
+          FROM events WHERE role IS NOT NULL)";
+
+/// `channel` of an event is unclassified unless its message said otherwise.
+const MESSAGE_VIEWS: &str = "
+    SELECT content_address, session_id, created_at, namespace, user_id, view['position'] AS position, view['kind'] AS kind,
+           view['role'] AS role, view['action'] AS action, view['is_pre'] AS is_pre, view['uri'] AS uri,
+           view['name'] AS name, view['content'] AS content, view['size_bytes'] AS size_bytes,
+           view['mime_type'] AS mime_type, view['args'] AS args, view['properties'] AS properties,
+           view['labels'] AS labels, view['channel'] AS channel
+    FROM (SELECT content_address, session_id, created_at, namespace, user_id,
+                 unnest(cmf_views(role, content, content_blocks, context)) AS view
           FROM events WHERE role IS NOT NULL)";
 
 /// Calls and results meet by the call's id within a session; a result without its call and a call without its result are

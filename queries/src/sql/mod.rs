@@ -16,8 +16,8 @@
 //! | `lake_table` | how is a stored table scanned? |
 //! | `system` | what is the lake made of: `segments`, `sources`, `indexes`? |
 //! | `views` | what are `beliefs` … `consents`, `current`, `triples`, `consent_state`? |
-//! | `messages` | what are `messages`, `blocks`, `tool_calls`, `threads`, `usage`, `thread(session_id)`? |
-//! | `blocks`, `cost` | the functions that those need: `message_blocks`, `cost_usd`, `token_counts` |
+//! | `messages` | what are `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)`? |
+//! | `blocks`, `message_views`, `cost` | the functions that those need: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
 //! | `scalar` | what can be asked of one grain or value? |
 //! | `script` | how are several statements of one text run? |
 //! | `container_file` | `mg_file(path)`: a file as a table |
@@ -29,6 +29,7 @@ mod blocks;
 mod container_file;
 mod cost;
 mod lake_table;
+mod message_views;
 mod messages;
 mod scalar;
 mod script;
@@ -95,6 +96,7 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     context.register_udf(CostUsd::new(&options.prices).into());
     context.register_udf(cost::token_counts());
     context.register_udf(blocks::message_blocks());
+    context.register_udf(message_views::cmf_views());
     context.register_udtf(container_file::MG_FILE, Arc::new(container_file::MgFile));
     Ok(context)
 }

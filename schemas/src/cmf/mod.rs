@@ -9,6 +9,7 @@
 //! | [`labels`], [`declassify`], [`propagation`] | how do security labels travel, and how does one get rid of them? |
 //! | [`view`], [`uri_pattern`] | what does one part of a message mean, uniformly? |
 //! | [`canonical`] | how does it become a canonical message, and come back? |
+//! | [`standard`] | what are the parts of a message that an Event grain holds? |
 //!
 //! What doesn't live here: where messages come from. The canonical message model, from which CMF messages are made and to
 //! which they go back, is its neighbour in this crate.
@@ -41,6 +42,7 @@ pub mod message;
 pub mod part;
 pub mod propagation;
 mod record;
+pub mod standard;
 pub mod tier;
 pub mod uri_pattern;
 pub mod view;

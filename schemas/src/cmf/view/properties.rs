@@ -1,7 +1,7 @@
 //! What a kind of content has besides the attributes that all views share (§4.6).
 
 use crate::cmf::part::Part;
-use crate::json::Object;
+use crate::json::{Json, Object};
 
 /// The value of a property.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,6 +21,17 @@ pub enum Property<'a> {
 impl<'a> Property<'a> {
     pub(super) fn text(text: Option<&'a String>) -> Self {
         text.map_or(Property::Null, |text| Property::Text(text))
+    }
+
+    /// The value as JSON.
+    pub fn to_json(self) -> Json<'a> {
+        match self {
+            Property::Null => Json::Null,
+            Property::Text(text) => Json::from(text),
+            Property::Flag(flag) => Json::from(flag),
+            Property::Integer(number) => Json::from(number),
+            Property::Object(object) => Json::Object(object.clone()),
+        }
     }
 }
 
