@@ -126,6 +126,8 @@ pub enum Command {
     Compact(Compact),
     /// Remove files that are not part of the lake
     Gc(Gc),
+    /// Make sidecar indexes again that are missing or damaged
+    Reindex(Reindex),
     /// Show what the lake is made of
     Describe(Describe),
     /// Write a seeded, realistic corpus
@@ -173,6 +175,9 @@ pub struct Ingest {
     /// Check everything and write nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Write segments without their sidecar indexes; `reindex` makes them later
+    #[arg(long)]
+    pub no_indexes: bool,
 }
 
 /// Kinds of input.
@@ -311,6 +316,15 @@ pub enum Compression {
 pub struct Compact {
     #[command(flatten)]
     pub results: Results,
+}
+
+#[derive(Debug, Args)]
+pub struct Reindex {
+    #[command(flatten)]
+    pub results: Results,
+    /// Make those again too that are whole
+    #[arg(long)]
+    pub all: bool,
 }
 
 #[derive(Debug, Args)]

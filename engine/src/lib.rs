@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`hash`] | what are the SHA-256 of these many blobs? |
 //! | [`lake`] | what is in the lake, and how does it change? |
+//! | [`index`] | which rows of a segment answer a question, without reading them? |
 //! | [`segment`] | how is a segment laid out, written, and looked up by address? |
 //! | [`ingest`] | how do sources become segments? |
 //! | [`verify`] | is every grain, in files or in the lake, what its address says? |
@@ -15,6 +16,7 @@
 mod crew;
 pub mod error;
 pub mod hash;
+pub mod index;
 pub mod ingest;
 pub mod lake;
 pub mod progress;

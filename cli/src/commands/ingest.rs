@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gristmill_connectors::source::{SourceKind, discover};
+use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, OnError, ingest};
 use gristmill_engine::lake::Lake;
 use gristmill_schemas::grain::Mode;
@@ -27,6 +28,7 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
         mode: if arguments.lenient { Mode::Lenient } else { Mode::Strict },
         dry_run: arguments.dry_run,
         threads: context.threads(),
+        indexes: if arguments.no_indexes { IndexKinds::NONE } else { IndexKinds::ALL },
         ..IngestOptions::default()
     };
     let options = match context.common.memory {

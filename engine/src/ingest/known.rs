@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::AsArray;
-use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 
 use crate::error::{Context, Result};
+use crate::index::{addresses_of, open_sidecar};
 use crate::lake::{Lake, Segment, read_file};
-use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
+use crate::segment::{AddressIndex, SegmentId};
 
 /// The addresses of a lake. Look-ups take a few memory accesses per segment; compaction keeps segments few.
 #[derive(Debug, Clone, Default)]
@@ -66,33 +65,19 @@ impl KnownAddresses {
 
 /// The address index of `segment`: its sidecar, or a new one in memory.
 async fn open_index(lake: &Lake, segment: &Segment) -> Result<AddressIndex> {
-    let path = segment.id.sidecar(ADDRESSES_FILE);
-    let reason = match lake.location().read(&path).await {
-        Ok(bytes) => match AddressIndex::open(bytes) {
-            Ok(index) if index.len() as u64 == segment.file.rows => return Ok(index),
-            Ok(_) => "it is of another segment".to_owned(),
-            Err(damage) => damage.to_string(),
-        },
-        Err(error) => error.to_string(),
-    };
-    tracing::warn!(
-        segment = segment.id.as_str(),
-        reason,
-        "no usable address index; reading the segment instead (`gristmill reindex` repairs it)"
-    );
+    match open_sidecar(lake.location(), segment).await {
+        Ok(index) => return Ok(index),
+        Err(reason) => tracing::warn!(
+            segment = segment.id.as_str(),
+            %reason,
+            "no usable address index; reading the segment instead (`gristmill reindex` repairs it)"
+        ),
+    }
     let path = lake.grains.path_of(&segment.file.name);
     let bytes = lake.location().read(&path).await?;
-    let addresses = addresses_of(bytes).file("can't read", &path)?;
-    AddressIndex::open(AddressIndex::build(&addresses).into()).file("can't read", &path)
-}
-
-/// The addresses of a segment's rows, in order.
-fn addresses_of(bytes: SourceBytes) -> Result<Vec<ContentAddress>, Box<dyn std::error::Error + Send + Sync>> {
     let mut addresses = Vec::new();
-    for batch in read_file(bytes, &[IdentityColumn::ContentAddress.name()])? {
-        for text in batch.column(0).as_string::<i32>().iter() {
-            addresses.push(text.unwrap_or_default().parse()?);
-        }
+    for batch in read_file(bytes, &[IdentityColumn::ContentAddress.name()]).file("can't read", &path)? {
+        addresses.extend(addresses_of(&batch).file("can't read", &path)?);
     }
-    Ok(addresses)
+    AddressIndex::open(AddressIndex::build(&addresses).into()).file("can't read", &path)
 }

@@ -25,6 +25,7 @@ use super::prove::{Judgement, ProvenMorsel, Refusal, prove};
 use super::report::{IngestReport, OnError};
 use super::write::{Run, WrittenSegment, write};
 use crate::error::{Context, EngineError, Result};
+use crate::index::IndexKinds;
 use crate::lake::{Change, DataFile, Lake, Ledger, transaction_name};
 use crate::progress::WorkProgress;
 use crate::segment::{ADDRESSES_FILE, AddressIndex};
@@ -46,6 +47,8 @@ pub struct IngestOptions {
     pub memory: usize,
     /// Who knows the keys of signers.
     pub resolver: Arc<dyn KeyResolver>,
+    /// Which sidecars are built with each segment.
+    pub indexes: IndexKinds,
 }
 
 impl Default for IngestOptions {
@@ -58,6 +61,7 @@ impl Default for IngestOptions {
             threads: 0,
             memory: DEFAULT_MEMORY,
             resolver: Arc::new(SelfContained),
+            indexes: IndexKinds::ALL,
         }
     }
 }
@@ -360,10 +364,7 @@ impl<'l> Ingest<'l> {
 
 /// Makes the files of `segment` part of the lake's folder, and of `change`.
 async fn publish(lake: &Lake, change: &mut Change, segment: WrittenSegment) -> Result<AddressIndex> {
-    let sidecar = lake.location().scratch_file()?;
-    std::io::Write::write_all(&mut sidecar.as_file(), &segment.addresses)
-        .file("can't write the sidecars of", segment.id.as_str())?;
-    lake.location().publish(sidecar, &segment.id.sidecar(ADDRESSES_FILE)).await?;
+    crate::index::publish(lake.location(), &segment.id, &segment.sidecars).await?;
     let name = segment.id.file_name();
     lake.location().publish(segment.data, &lake.grains.path_of(&name)).await?;
     change.added.push(DataFile { name, size: segment.size, rows: segment.rows });
@@ -407,7 +408,7 @@ impl Work {
             return Ok((proven, None, plan.duplicates));
         }
         let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now };
-        let segment = write(&self.location, &proven, &plan, run)?;
+        let segment = write(&self.location, &proven, &plan, run, self.options.indexes)?;
         Ok((proven, Some(segment), plan.duplicates))
     }
 }

@@ -1,6 +1,5 @@
 //! Writing a planned segment: each row group projected and encoded by one core.
 
-use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{GrainColumns, RowIdentity, grains_schema};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{Grain, Mode, Payload};
@@ -11,8 +10,9 @@ use tempfile::NamedTempFile;
 use super::plan::{Place, Plan};
 use super::prove::{ProvenMorsel, ProvenRow};
 use crate::error::{Context, Result};
+use crate::index::{IndexBuilder, IndexKinds, SidecarFile};
 use crate::lake::LakeLocation;
-use crate::segment::{AddressIndex, ROW_GROUP_ROWS, SegmentFile, SegmentId, grains_properties};
+use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, grains_properties};
 
 /// A segment whose files are written but not yet part of the lake.
 pub(super) struct WrittenSegment {
@@ -21,8 +21,8 @@ pub(super) struct WrittenSegment {
     pub(super) rows: u64,
     /// Bytes of the data file.
     pub(super) size: u64,
-    /// The bytes of the address index.
-    pub(super) addresses: Vec<u8>,
+    /// What stands beside the data file.
+    pub(super) sidecars: Vec<SidecarFile>,
 }
 
 /// What is the same for all rows of a run.
@@ -33,32 +33,30 @@ pub(super) struct Run {
     pub(super) now: i64,
 }
 
-/// Writes the segment that `plan` describes.
+/// Writes the segment that `plan` describes, and its sidecars.
 pub(super) fn write(
     location: &LakeLocation,
     morsels: &[ProvenMorsel],
     plan: &Plan,
     run: Run,
+    indexes: IndexKinds,
 ) -> Result<WrittenSegment> {
     let id = SegmentId::new();
     let data = location.scratch_file()?;
     let file = SegmentFile::create(&data, grains_schema(), grains_properties())
         .file("can't write the segment", id.as_str())?;
+    let builder = IndexBuilder::new(indexes);
     let encode = |(number, places): (usize, &[Place])| -> Result<(), Fault> {
-        Ok(file.write_row_group(number, &project(morsels, places, run)?)?)
+        let batch = project(morsels, places, run)?;
+        builder.add(number, &batch)?;
+        Ok(file.write_row_group(number, &batch)?)
     };
-    let (written, addresses) = rayon::join(
-        || plan.order.par_chunks(ROW_GROUP_ROWS).enumerate().try_for_each(encode),
-        || AddressIndex::build(&addresses(morsels, &plan.order)),
-    );
+    let written = plan.order.par_chunks(ROW_GROUP_ROWS).enumerate().try_for_each(encode);
     written.file("can't write the segment", id.as_str())?;
-    let rows = file.finish().file("can't write the segment", id.as_str())?;
+    let (rows, sidecars) = rayon::join(|| file.finish(), || builder.finish());
+    let rows = rows.file("can't write the segment", id.as_str())?;
     let size = data.as_file().metadata().file("can't write the segment", id.as_str())?.len();
-    Ok(WrittenSegment { id, data, rows, size, addresses })
-}
-
-fn addresses(morsels: &[ProvenMorsel], order: &[Place]) -> Vec<ContentAddress> {
-    order.iter().filter_map(|place| place.of(morsels)).map(|(_, row)| row.address).collect()
+    Ok(WrittenSegment { id, data, rows, size, sidecars })
 }
 
 pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;

@@ -24,6 +24,8 @@ mod location;
 mod records;
 mod table;
 
+use std::sync::Arc;
+
 use arrow::datatypes::SchemaRef;
 use gristmill_schemas::columns::{
     GRAINS, IdentityColumn, REJECTS, STATE, audit_schema, grains_schema, rejects_schema, state_schema,
@@ -37,6 +39,7 @@ pub(crate) use records::read_file;
 pub use table::{Change, DataFile, Table};
 
 use crate::error::{EngineError, Result};
+use crate::index::Sidecars;
 use crate::segment::SegmentId;
 
 /// The version of the lake's layout that this program writes.
@@ -54,6 +57,7 @@ pub struct Lake {
     pub rejects: Table,
     /// What the engine did.
     pub audit: Table,
+    sidecars: Arc<Sidecars>,
 }
 
 /// A segment of the lake.
@@ -99,7 +103,7 @@ impl Lake {
         let state = open_or_create(&location, STATE, state_schema(), "at").await?;
         let rejects = open_or_create(&location, REJECTS, rejects_schema(), "rejected_at").await?;
         let audit = open_or_create(&location, AUDIT, audit_schema(), "at").await?;
-        Ok(Lake { location, grains, state, rejects, audit })
+        Ok(Lake { location, grains, state, rejects, audit, sidecars: Arc::default() })
     }
 
     /// Sees the newest version of every table.
@@ -110,12 +114,19 @@ impl Lake {
         self.grains.refresh().await?;
         self.state.refresh().await?;
         self.rejects.refresh().await?;
-        self.audit.refresh().await
+        self.audit.refresh().await?;
+        self.sidecars.keep(&self.segments()?);
+        Ok(())
     }
 
     /// Where the lake is.
     pub fn location(&self) -> &LakeLocation {
         &self.location
+    }
+
+    /// The sidecars that are open.
+    pub fn sidecars(&self) -> &Arc<Sidecars> {
+        &self.sidecars
     }
 
     /// The segments, in the order of their names.

@@ -13,15 +13,21 @@ use datafusion::common::{Result, Statistics};
 use datafusion::config::TableParquetOptions;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::physical_plan::parquet::{CachedParquetFileReaderFactory, ParquetRowSelection};
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
-use gristmill_engine::lake::{DataFile, Table};
+use gristmill_engine::index::Sidecars;
+use gristmill_engine::lake::{DataFile, Segment, Table};
+use gristmill_engine::segment::SegmentId;
+use parquet::arrow::arrow_reader::RowSelection;
 
+use super::conditions::Conditions;
 use super::external;
+use super::index_scan::{Rows, Spared, ranges, select};
+use super::indexed_source::IndexedSource;
 
 /// One stored table at one version.
 #[derive(Debug)]
@@ -30,6 +36,16 @@ pub struct LakeTable {
     schema: SchemaRef,
     store: ObjectStoreUrl,
     files: Vec<DataFile>,
+    /// What is asked before a file is read; only `grains` has any.
+    sidecars: Option<Arc<Sidecars>>,
+}
+
+/// What a scan reads.
+struct Selected {
+    files: FileGroup,
+    /// Rows that are looked at, at most.
+    rows: Precision<usize>,
+    spared: Option<Spared>,
 }
 
 impl LakeTable {
@@ -39,7 +55,12 @@ impl LakeTable {
     /// [`datafusion::error::DataFusionError::External`] if the log can't be read.
     pub fn new(table: Table, schema: SchemaRef, store: ObjectStoreUrl) -> Result<LakeTable> {
         let files = table.files().map_err(external)?;
-        Ok(LakeTable { table, schema, store, files })
+        Ok(LakeTable { table, schema, store, files, sidecars: None })
+    }
+
+    /// The table with the sidecars of its segments, which its scans ask first.
+    pub fn with_sidecars(self, sidecars: Arc<Sidecars>) -> LakeTable {
+        LakeTable { sidecars: Some(sidecars), ..self }
     }
 
     /// Rows of the table, exactly: the log counts them.
@@ -47,10 +68,43 @@ impl LakeTable {
         self.files.iter().map(|file| file.rows).sum()
     }
 
-    fn partitioned(&self, file: &DataFile) -> PartitionedFile {
-        let statistics = counted(&self.schema, file.rows, file.size);
+    fn partitioned(&self, file: &DataFile, rows: Precision<usize>) -> PartitionedFile {
+        let statistics = counted(&self.schema, rows, file.size);
         PartitionedFile::new(self.table.path_of(&file.name).to_string(), file.size)
             .with_statistics(Arc::new(statistics))
+    }
+
+    /// The files that `filters` can find something in, with the rows that the sidecars chose.
+    async fn selected(&self, filters: &[Expr]) -> Selected {
+        let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
+        let conditions = Conditions::of(filters);
+        let columns: Vec<_> = conditions.columns().collect();
+        let asked = self.sidecars.as_ref().filter(|_| !columns.is_empty()).zip(self.segments());
+        let Some((sidecars, segments)) = asked else {
+            let rows = Precision::Exact(self.rows() as usize);
+            return Selected { files: self.files.iter().map(whole).collect(), rows, spared: None };
+        };
+        let chosen = select(sidecars, self.table.location(), &segments, &conditions).await;
+        let spared = Spared::of(columns, &segments, &chosen);
+        let mut files = FileGroup::default();
+        for (file, rows) in self.files.iter().zip(chosen) {
+            match rows {
+                Rows::All => files.push(whole(file)),
+                Rows::Some(rows) if rows.is_empty() => {}
+                Rows::Some(rows) => {
+                    let selection = RowSelection::from_consecutive_ranges(ranges(&rows), file.rows as usize);
+                    let file = self.partitioned(file, Precision::Inexact(rows.len()));
+                    files.push(file.with_extension(ParquetRowSelection::new(selection)));
+                }
+            }
+        }
+        Selected { files, rows: Precision::Inexact(spared.rows as usize), spared: Some(spared) }
+    }
+
+    /// The files as segments; `None` if one isn't named like a segment.
+    fn segments(&self) -> Option<Vec<Segment>> {
+        let segment = |file: &DataFile| Some(Segment { id: SegmentId::of_file(&file.name)?, file: file.clone() });
+        self.files.iter().map(segment).collect()
     }
 
     /// The scan's source: late materialisation on, footers and page indexes kept by the session.
@@ -69,9 +123,9 @@ impl LakeTable {
 }
 
 /// Statistics that know the number of rows and nothing of the columns.
-fn counted(schema: &SchemaRef, rows: u64, bytes: u64) -> Statistics {
+fn counted(schema: &SchemaRef, rows: Precision<usize>, bytes: u64) -> Statistics {
     Statistics {
-        num_rows: Precision::Exact(rows as usize),
+        num_rows: rows,
         total_byte_size: Precision::Inexact(bytes as usize),
         ..Statistics::new_unknown(schema)
     }
@@ -94,7 +148,7 @@ impl TableProvider for LakeTable {
 
     fn statistics(&self) -> Option<Statistics> {
         let bytes = self.files.iter().map(|file| file.size).sum();
-        Some(counted(&self.schema, self.rows(), bytes))
+        Some(counted(&self.schema, Precision::Exact(self.rows() as usize), bytes))
     }
 
     async fn scan(
@@ -104,10 +158,17 @@ impl TableProvider for LakeTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let files: FileGroup = self.files.iter().map(|file| self.partitioned(file)).collect();
-        let groups = files.split_files(state.config_options().execution.target_partitions);
-        let statistics = counted(&self.schema, self.rows(), self.files.iter().map(|file| file.size).sum());
-        let scan = FileScanConfigBuilder::new(self.store.clone(), Arc::new(self.source(state)?))
+        let Selected { files, rows, spared } = self.selected(filters).await;
+        let statistics = counted(&self.schema, rows, files.iter().map(|file| file.object_meta.size).sum());
+        let mut groups = files.split_files(state.config_options().execution.target_partitions);
+        if groups.is_empty() {
+            groups.push(FileGroup::default());
+        }
+        let mut source: Arc<dyn FileSource> = Arc::new(self.source(state)?);
+        if let Some(spared) = spared {
+            source = Arc::new(IndexedSource { inner: source, note: spared.to_string().into() });
+        }
+        let scan = FileScanConfigBuilder::new(self.store.clone(), source)
             .with_file_groups(groups)
             .with_statistics(statistics)
             .with_projection_indices(projection.cloned())?

@@ -14,6 +14,10 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `lake_table` | how is a stored table scanned? |
+//! | `conditions` | what does a filter say about the columns that sidecars know? |
+//! | `index_scan` | which rows of each segment can it let pass, as the sidecars say? |
+//! | `indexed_source` | how does EXPLAIN show that? |
+//! | `pattern` | `pattern(subject, relation, object)` |
 //! | `system` | what is the lake made of: `segments`, `sources`, `indexes`? |
 //! | `views` | what are `beliefs` … `consents`, `current`, `triples`, `consent_state`? |
 //! | `messages` | what are `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)`? |
@@ -26,11 +30,15 @@
 
 mod as_of;
 mod blocks;
+mod conditions;
 mod container_file;
 mod cost;
+mod index_scan;
+mod indexed_source;
 mod lake_table;
 mod message_views;
 mod messages;
+mod pattern;
 mod scalar;
 mod script;
 mod system;
@@ -39,7 +47,6 @@ mod walk;
 
 use std::sync::Arc;
 
-use datafusion::catalog::TableProvider;
 use datafusion::error::Result;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -116,14 +123,18 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         (AUDIT, &lake.audit, audit_schema()),
     ];
     for (name, table, schema) in stored {
-        let provider: Arc<dyn TableProvider> = Arc::new(LakeTable::new(table.clone(), schema, store.clone())?);
-        context.register_table(name, provider)?;
+        let mut provider = LakeTable::new(table.clone(), schema, store.clone())?;
+        if name == GRAINS {
+            provider = provider.with_sidecars(Arc::clone(lake.sidecars()));
+        }
+        context.register_table(name, Arc::new(provider))?;
     }
     system::register(&context, lake)?;
     views::register(&context).await?;
     as_of::register(&context).await?;
     messages::register(&context, CostUsd::new(&options.prices).default_version()).await?;
     walk::register(&context);
+    pattern::register(&context).await?;
     Ok(context)
 }
 

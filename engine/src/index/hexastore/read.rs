@@ -1,0 +1,237 @@
+//! The opened file: which rows match a pattern, and how many.
+
+use std::ops::Range;
+
+use gristmill_connectors::source::SourceBytes;
+
+use super::blocks::{BLOCK, Blocks, HEAD, partition_point};
+use super::{CHECKSUM, HEADER, MAGIC, Order, Pattern};
+
+/// Why a hexastore can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the hexastore is damaged: {0}")]
+pub struct DamagedHexastore(&'static str);
+
+/// The hexastore of one segment, borrowing its file's bytes.
+#[derive(Debug)]
+pub struct Hexastore {
+    bytes: SourceBytes,
+    rows: u64,
+    terms: usize,
+    /// Where the terms begin.
+    text: Range<usize>,
+    triples: Store,
+    partial: Store,
+}
+
+/// Statements of one kind.
+#[derive(Debug)]
+struct Store {
+    count: usize,
+    /// Heads and packed blocks by order.
+    orders: [(Range<usize>, Range<usize>); 6],
+}
+
+/// A statement that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Statement<'h> {
+    /// Whom it is about.
+    pub subject: &'h str,
+    /// What is said.
+    pub relation: &'h str,
+    /// Of whom or what.
+    pub object: &'h str,
+    /// The row that states it.
+    pub row: u32,
+}
+
+/// The triples that a pattern matches: neighbours in one of the orders.
+#[derive(Debug, Clone)]
+pub struct Matches<'h> {
+    store: &'h Hexastore,
+    order: Order,
+    places: Range<usize>,
+}
+
+impl Hexastore {
+    /// Opens the hexastore in `bytes` after checking all of it. Reads every byte once.
+    ///
+    /// # Errors
+    /// [`DamagedHexastore`] if it isn't whole.
+    pub fn open(bytes: SourceBytes) -> Result<Hexastore, DamagedHexastore> {
+        if bytes.len() < HEADER + CHECKSUM {
+            return Err(DamagedHexastore("shorter than its head"));
+        }
+        if !bytes.starts_with(MAGIC) {
+            return Err(DamagedHexastore("other magic"));
+        }
+        let (content, checksum) = bytes.split_at(bytes.len() - CHECKSUM);
+        if blake3::hash(content).as_bytes() != checksum {
+            return Err(DamagedHexastore("checksum differs"));
+        }
+        let layout = Layout::of(content).ok_or(DamagedHexastore("impossible counts"))?;
+        if layout.end != content.len() {
+            return Err(DamagedHexastore("cut or grown"));
+        }
+        let Layout { rows, terms, text, triples, partial, .. } = layout;
+        Ok(Hexastore { bytes, rows, terms, text, triples, partial })
+    }
+
+    /// How many rows the segment has that it was made of.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// How many triples there are.
+    pub fn len(&self) -> usize {
+        self.triples.count
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.triples.count == 0
+    }
+
+    /// How many distinct subjects, relations and objects there are together.
+    pub fn terms(&self) -> usize {
+        self.terms
+    }
+
+    /// The triples that `pattern` matches. O(log n), whatever the number of matches, which is known then.
+    pub fn find(&self, pattern: &Pattern<'_>) -> Matches<'_> {
+        let order = Order::of(pattern);
+        Matches { store: self, order, places: self.places(&self.triples, order, pattern) }
+    }
+
+    /// The rows in which the columns have the values that `pattern` names, ascending: those of triples and those that state
+    /// less. O(log n + m log m) for m rows.
+    pub fn rows_with(&self, pattern: &Pattern<'_>) -> Vec<u32> {
+        let order = Order::of(pattern);
+        let mut rows = Vec::new();
+        for store in [&self.triples, &self.partial] {
+            let places = self.places(store, order, pattern);
+            rows.reserve(places.len());
+            self.blocks(store, order).rows(places, &mut rows);
+        }
+        rows.sort_unstable();
+        rows
+    }
+
+    /// How many rows [`Hexastore::rows_with`] has. O(log n).
+    pub fn count_with(&self, pattern: &Pattern<'_>) -> usize {
+        let order = Order::of(pattern);
+        [&self.triples, &self.partial].into_iter().map(|store| self.places(store, order, pattern).len()).sum()
+    }
+
+    fn places(&self, store: &Store, order: Order, pattern: &Pattern<'_>) -> Range<usize> {
+        let parts = pattern.parts();
+        let mut prefix = [0; 3];
+        let mut known = 0;
+        for part in order.roles().into_iter().map_while(|role| parts[role as usize]) {
+            let Some(number) = self.number_of(part) else { return 0..0 };
+            prefix[known] = number;
+            known += 1;
+        }
+        let (blocks, prefix) = (self.blocks(store, order), &prefix[..known]);
+        if prefix.is_empty() { 0..store.count } else { blocks.bound(prefix, false)..blocks.bound(prefix, true) }
+    }
+
+    fn blocks(&self, store: &Store, order: Order) -> Blocks<'_> {
+        let (heads, blocks) = &store.orders[order as usize];
+        let part = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
+        Blocks { count: store.count, heads: part(heads), blocks: part(blocks) }
+    }
+
+    /// The number of `term`, if it is stated anywhere.
+    fn number_of(&self, term: &str) -> Option<u32> {
+        let place = partition_point(self.terms, |number| self.term_bytes(number) < term.as_bytes());
+        (place < self.terms && self.term_bytes(place) == term.as_bytes()).then_some(place as u32)
+    }
+
+    fn term(&self, number: u32) -> &str {
+        std::str::from_utf8(self.term_bytes(number as usize)).unwrap_or_default()
+    }
+
+    fn term_bytes(&self, number: usize) -> &[u8] {
+        let end_of = |number: usize| read_u40(&self.bytes, HEADER + 5 * number);
+        let start = number.checked_sub(1).map_or(0, end_of);
+        self.bytes.get(self.text.start + start..self.text.start + end_of(number)).unwrap_or_default()
+    }
+}
+
+impl<'h> Matches<'h> {
+    /// How many there are; exact.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The triples, in an order in which what the pattern names comes first. Reads only what is asked for.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Statement<'h>> + use<'h> {
+        let (store, order) = (self.store, self.order);
+        let blocks = store.blocks(&store.triples, order);
+        self.places.clone().map(move |place| {
+            let entry = blocks.get(place).unwrap_or_default();
+            let mut parts = [""; 3];
+            for (role, number) in order.roles().into_iter().zip(entry) {
+                parts[role as usize] = store.term(number);
+            }
+            let [subject, relation, object] = parts;
+            Statement { subject, relation, object, row: entry[3] }
+        })
+    }
+
+    /// Their rows, in the order of [`Matches::iter`].
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = u32> + use<'h> {
+        let blocks = self.store.blocks(&self.store.triples, self.order);
+        self.places.clone().map(move |place| blocks.row(place).unwrap_or_default())
+    }
+}
+
+/// Where everything is, as the head says.
+struct Layout {
+    rows: u64,
+    terms: usize,
+    text: Range<usize>,
+    triples: Store,
+    partial: Store,
+    end: usize,
+}
+
+impl Layout {
+    /// `None` if the head states what can't be.
+    fn of(content: &[u8]) -> Option<Layout> {
+        let number = |at: usize| Some(u64::from_le_bytes(*content.get(8 * at..)?.first_chunk()?));
+        let size = |at: usize| usize::try_from(number(at)?).ok();
+        let (terms, bytes) = (size(2)?, size(3)?);
+        let start = HEADER.checked_add(terms.checked_mul(5)?)?;
+        let mut end = start.checked_add(bytes)?;
+        let text = start..end;
+        let mut store = |count: usize, first: usize| {
+            let mut orders: [(Range<usize>, Range<usize>); 6] = Default::default();
+            for (at, order) in orders.iter_mut().enumerate() {
+                let heads = end..end.checked_add(count.div_ceil(BLOCK).checked_mul(HEAD)?)?;
+                let blocks = heads.end..heads.end.checked_add(size(first + at)?)?;
+                end = blocks.end;
+                *order = (heads, blocks);
+            }
+            Some(Store { count, orders })
+        };
+        let triples = store(size(4)?, 6)?;
+        let partial = store(size(5)?, 12)?;
+        Some(Layout { rows: number(1)?, terms, text, triples, partial, end })
+    }
+}
+
+/// The integer of five bytes at `at`; 0 beyond the end.
+fn read_u40(bytes: &[u8], at: usize) -> usize {
+    let mut word = [0; 8];
+    if let Some(found) = bytes.get(at..).and_then(|rest| rest.first_chunk::<5>()) {
+        word[..5].copy_from_slice(found);
+    }
+    u64::from_le_bytes(word) as usize
+}

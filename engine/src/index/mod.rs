@@ -1,0 +1,20 @@
+//! The sidecar indexes of segments: derived, immutable, checked, rebuildable.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`hexastore`] | which rows state this subject, relation, object? |
+//! | `builder` | how do a segment's rows become its sidecars, while it is written or later? |
+//! | `sidecars` | which sidecars of the lake are open, and what if one can't be opened? |
+//! | `reindex` | how is a sidecar that is missing or damaged made again? |
+//!
+//! A sidecar that is missing or damaged makes a query slower, never wrong: whoever asks gets nothing and reads the segment.
+
+mod builder;
+pub mod hexastore;
+mod reindex;
+mod sidecars;
+
+pub use builder::{IndexBuilder, IndexKinds, SidecarFile};
+pub(crate) use builder::{addresses_of, publish};
+pub use reindex::{ReindexReport, reindex};
+pub use sidecars::{Sidecar, Sidecars, open_sidecar};

@@ -1,0 +1,88 @@
+//! Making sidecars again.
+
+use serde::Serialize;
+
+use super::builder::{IndexBuilder, IndexKinds, publish};
+use super::hexastore::Hexastore;
+use super::sidecars::open_sidecar;
+use crate::error::{Context, Result};
+use crate::lake::{Lake, Segment};
+use crate::segment::{AddressIndex, MappedFile};
+
+/// What was done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ReindexReport {
+    /// Segments of the lake.
+    pub segments: u64,
+    /// Segments whose sidecars were whole and were left alone.
+    pub whole: u64,
+    /// Segments whose sidecars were made again.
+    pub rebuilt: u64,
+    /// Rows of these.
+    pub rows: u64,
+    /// Bytes of the sidecars that were written.
+    pub bytes: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Makes the address index and the indexes of `kinds` of every segment of `lake` whose sidecars are missing, damaged or stale;
+/// with `all`, of every segment. One segment is in memory at a time.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File) if a segment itself can't be read.
+pub async fn reindex(lake: &Lake, kinds: IndexKinds, all: bool) -> Result<ReindexReport> {
+    let started = std::time::Instant::now();
+    let mut report = ReindexReport::default();
+    for segment in lake.segments()? {
+        report.segments += 1;
+        if !all && is_whole(lake, &segment, kinds).await {
+            report.whole += 1;
+            continue;
+        }
+        report.bytes += rebuild(lake, &segment, kinds).await?;
+        report.rebuilt += 1;
+        report.rows += segment.file.rows;
+    }
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
+    let location = lake.location();
+    open_sidecar::<AddressIndex>(location, segment).await.is_ok()
+        && (!kinds.hexastore || open_sidecar::<Hexastore>(location, segment).await.is_ok())
+}
+
+/// Makes the sidecars of `segment` from its rows; answers how many bytes they have.
+async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<u64> {
+    let path = lake.grains.path_of(&segment.file.name);
+    let bytes = lake.location().read(&path).await?;
+    let made = tokio::task::spawn_blocking(move || {
+        let builder = IndexBuilder::new(kinds);
+        collect(bytes, kinds, &builder)?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(builder.finish())
+    });
+    let files = made.await.file("can't index", &path)?.file("can't index", &path)?;
+    publish(lake.location(), &segment.id, &files).await?;
+    lake.sidecars().forget(&segment.id);
+    Ok(files.iter().map(|file| file.bytes.len() as u64).sum())
+}
+
+/// Rows that are read at a time.
+const BATCH: usize = 8_192;
+
+fn collect(
+    bytes: gristmill_connectors::source::SourceBytes,
+    kinds: IndexKinds,
+    builder: &IndexBuilder,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    use parquet::arrow::ProjectionMask;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(MappedFile(std::sync::Arc::new(bytes)))?;
+    let mask = ProjectionMask::columns(reader.parquet_schema(), kinds.columns());
+    for (number, batch) in reader.with_projection(mask).with_batch_size(BATCH).build()?.enumerate() {
+        builder.add(number, &batch?)?;
+    }
+    Ok(())
+}

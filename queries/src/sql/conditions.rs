@@ -1,0 +1,156 @@
+//! What a filter says about the columns that the sidecars know: which values may a row have?
+//!
+//! Only what follows from the filter without doubt is taken: equality with a text, a list of texts, and alternatives of these
+//! over one column. Everything else is left to the scan, which applies the whole filter in any case.
+
+use std::collections::BTreeSet;
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::Field;
+
+/// A column that a sidecar knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Indexed {
+    /// `subject`.
+    Subject = 0,
+    /// `relation`.
+    Relation = 1,
+    /// `object`.
+    Object = 2,
+    /// `content_address`.
+    Address = 3,
+}
+
+impl Indexed {
+    const ALL: [Indexed; 4] = [Indexed::Subject, Indexed::Relation, Indexed::Object, Indexed::Address];
+
+    /// The column's name.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Indexed::Subject => Field::Subject.name(),
+            Indexed::Relation => Field::Relation.name(),
+            Indexed::Object => Field::Object.name(),
+            Indexed::Address => IdentityColumn::ContentAddress.name(),
+        }
+    }
+}
+
+/// The values that rows may have, by column; `None` if the filter leaves a column open. An empty set lets no row pass.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Conditions([Option<BTreeSet<String>>; 4]);
+
+impl Conditions {
+    /// What all of `filters` together say.
+    pub(super) fn of(filters: &[Expr]) -> Conditions {
+        let mut conditions = Conditions::default();
+        for (column, values) in filters.iter().flat_map(split_conjunction).filter_map(values) {
+            let known = &mut conditions.0[column as usize];
+            *known = Some(match known.take() {
+                Some(before) => before.intersection(&values).cloned().collect(),
+                None => values,
+            });
+        }
+        conditions
+    }
+
+    /// The values that `column` may have.
+    pub(super) fn values(&self, column: Indexed) -> Option<&BTreeSet<String>> {
+        self.0[column as usize].as_ref()
+    }
+
+    /// True if nothing is said about the statement's columns.
+    pub(super) fn leaves_statements_open(&self) -> bool {
+        self.0[..3].iter().all(Option::is_none)
+    }
+
+    /// The columns about which something is said.
+    pub(super) fn columns(&self) -> impl Iterator<Item = Indexed> {
+        Indexed::ALL.into_iter().filter(|column| self.values(*column).is_some())
+    }
+}
+
+/// The column and the values that `filter` restricts it to.
+fn values(filter: &Expr) -> Option<(Indexed, BTreeSet<String>)> {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            let (column, value) = match (column(left), column(right)) {
+                (Some(column), None) => (column, text(right)?),
+                (None, Some(column)) => (column, text(left)?),
+                _ => return None,
+            };
+            Some((column, BTreeSet::from([value])))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            let ((column, mut either), (other, or)) = (values(left)?, values(right)?);
+            either.extend(or);
+            (column == other).then_some((column, either))
+        }
+        Expr::InList(InList { expr, list, negated: false }) => {
+            Some((column(expr)?, list.iter().map(text).collect::<Option<_>>()?))
+        }
+        _ => None,
+    }
+}
+
+fn column(expr: &Expr) -> Option<Indexed> {
+    let Expr::Column(column) = expr else { return None };
+    Indexed::ALL.into_iter().find(|indexed| indexed.name() == column.name)
+}
+
+fn text(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text), _) => {
+            text.clone()
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::{col, lit};
+
+    use super::*;
+
+    fn set(values: &[&str]) -> BTreeSet<String> {
+        values.iter().map(|value| (*value).to_owned()).collect()
+    }
+
+    #[test]
+    fn equality_lists_and_alternatives_restrict_a_column() {
+        let filters = [
+            col("subject").eq(lit("ann")).and(col("importance").gt(lit(0.5))),
+            lit("likes").eq(col("relation")).or(col("relation").eq(lit("knows"))),
+            col("object").in_list(vec![lit("tea"), lit("milk")], false),
+            col("object").in_list(vec![lit("milk"), lit("rum")], false),
+        ];
+        let conditions = Conditions::of(&filters);
+        assert_eq!(conditions.values(Indexed::Subject), Some(&set(&["ann"])));
+        assert_eq!(conditions.values(Indexed::Relation), Some(&set(&["knows", "likes"])));
+        assert_eq!(conditions.values(Indexed::Object), Some(&set(&["milk"])));
+        assert_eq!(conditions.values(Indexed::Address), None);
+    }
+
+    #[test]
+    fn what_does_not_restrict_a_column_is_left_to_the_scan() {
+        let filters = [
+            col("subject").not_eq(lit("ann")),
+            col("subject").eq(lit("ann")).or(col("relation").eq(lit("likes"))),
+            col("object").in_list(vec![lit("tea")], true),
+            col("subject").eq(col("object")),
+            col("user_id").eq(lit("ann")),
+            !col("relation").eq(lit("likes")),
+        ];
+        assert!(Conditions::of(&filters).columns().next().is_none());
+    }
+
+    #[test]
+    fn contradictions_let_no_row_pass() {
+        let conditions = Conditions::of(&[col("subject").eq(lit("ann")), col("subject").eq(lit("bob"))]);
+        assert_eq!(conditions.values(Indexed::Subject), Some(&BTreeSet::new()));
+    }
+}

@@ -1,0 +1,196 @@
+//! Asking the sidecars which rows of a segment a filter can let pass, before the segment is read.
+
+use std::fmt;
+use std::ops::Range;
+
+use futures::{StreamExt, stream};
+use gristmill_engine::index::Sidecars;
+use gristmill_engine::index::hexastore::{Hexastore, Pattern};
+use gristmill_engine::lake::{LakeLocation, Segment};
+use gristmill_engine::segment::AddressIndex;
+use gristmill_schemas::address::ContentAddress;
+
+use super::conditions::{Conditions, Indexed};
+
+/// The rows of a segment that have to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Rows {
+    /// All of them: no sidecar could tell.
+    All,
+    /// Just these, ascending.
+    Some(Vec<u32>),
+}
+
+/// Combinations of values that are looked up one by one; more of them are left to the scan.
+const LOOKUPS: usize = 10_000;
+
+/// A segment is read whole if more than one of so many rows match: skipping would cost more than it saves.
+const SPARSE: u64 = 8;
+
+/// Sidecars that are opened at the same time.
+const OPENING: usize = 8;
+
+/// The rows of each of `segments` that `conditions` can let pass.
+pub(super) async fn select(
+    sidecars: &Sidecars,
+    location: &LakeLocation,
+    segments: &[Segment],
+    conditions: &Conditions,
+) -> Vec<Rows> {
+    let wanted = Wanted::of(conditions);
+    let asked: Vec<_> = segments.iter().map(|segment| select_in(sidecars, location, segment, &wanted)).collect();
+    stream::iter(asked).buffered(OPENING).collect().await
+}
+
+/// What is looked up in every segment.
+struct Wanted {
+    /// Combinations of subject, relation and object; `None` if the sidecar isn't asked.
+    statements: Option<Vec<[Option<String>; 3]>>,
+    addresses: Option<Vec<ContentAddress>>,
+}
+
+impl Wanted {
+    fn of(conditions: &Conditions) -> Wanted {
+        let statements = (!conditions.leaves_statements_open()).then(|| combinations(conditions)).flatten();
+        // A text that is no address is the address of no grain.
+        let addresses = conditions
+            .values(Indexed::Address)
+            .map(|values| values.iter().filter_map(|value| value.parse().ok()).collect());
+        Wanted { statements, addresses }
+    }
+}
+
+fn combinations(conditions: &Conditions) -> Option<Vec<[Option<String>; 3]>> {
+    let mut combinations = vec![[const { None }; 3]];
+    for (place, column) in [Indexed::Subject, Indexed::Relation, Indexed::Object].into_iter().enumerate() {
+        let Some(values) = conditions.values(column) else { continue };
+        if combinations.len().saturating_mul(values.len()) > LOOKUPS {
+            return None;
+        }
+        combinations = combinations
+            .iter()
+            .flat_map(|known| {
+                values.iter().map(move |value| {
+                    let mut known = known.clone();
+                    known[place] = Some(value.clone());
+                    known
+                })
+            })
+            .collect();
+    }
+    Some(combinations)
+}
+
+async fn select_in(sidecars: &Sidecars, location: &LakeLocation, segment: &Segment, wanted: &Wanted) -> Rows {
+    let mut selected = Rows::All;
+    if let Some(addresses) = &wanted.addresses
+        && let Some(index) = sidecars.addresses(location, segment).await
+    {
+        selected = Rows::Some(rows_of(&index, addresses));
+    }
+    if let Some(statements) = &wanted.statements
+        && selected != Rows::Some(Vec::new())
+        && let Some(store) = sidecars.hexastore(location, segment).await
+        && let Some(rows) = rows_with(&store, statements)
+    {
+        selected = match selected {
+            Rows::All => Rows::Some(rows),
+            Rows::Some(known) => Rows::Some(known.into_iter().filter(|row| rows.binary_search(row).is_ok()).collect()),
+        };
+    }
+    selected
+}
+
+fn rows_of(index: &AddressIndex, addresses: &[ContentAddress]) -> Vec<u32> {
+    let mut rows: Vec<u32> = addresses.iter().filter_map(|address| index.row_of(address)).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// The rows that match one of `statements`; `None` if there are so many that the segment is better read whole.
+fn rows_with(store: &Hexastore, statements: &[[Option<String>; 3]]) -> Option<Vec<u32>> {
+    let patterns = statements.iter().map(|parts| Pattern::from(parts.each_ref().map(Option::as_deref)));
+    let count: usize = patterns.clone().map(|pattern| store.count_with(&pattern)).sum();
+    let mut rows = Vec::with_capacity(count);
+    for pattern in patterns {
+        rows.extend(store.rows_with(&pattern));
+    }
+    rows.sort_unstable();
+    (ranges(&rows).count() as u64 * SPARSE <= store.rows().max(SPARSE)).then_some(rows)
+}
+
+/// The runs of neighbours in `rows`, which ascend.
+pub(super) fn ranges(rows: &[u32]) -> impl Iterator<Item = Range<usize>> {
+    rows.chunk_by(|before, after| before.checked_add(1) == Some(*after))
+        .filter_map(|run| Some(*run.first()? as usize..*run.last()? as usize + 1))
+}
+
+/// What the sidecars spared a scan, for EXPLAIN.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Spared {
+    columns: Vec<Indexed>,
+    segments: usize,
+    /// Segments in which no row matches.
+    dropped: usize,
+    /// Segments whose sidecars couldn't tell.
+    read_whole: usize,
+    /// Rows that are looked at in the others, and in those that are read whole.
+    pub(super) rows: u64,
+    rows_in_all: u64,
+}
+
+impl Spared {
+    /// What `chosen` of `segments` spares.
+    pub(super) fn of(columns: Vec<Indexed>, segments: &[Segment], chosen: &[Rows]) -> Spared {
+        let mut spared = Spared { columns, segments: segments.len(), ..Spared::default() };
+        for (segment, rows) in segments.iter().zip(chosen) {
+            spared.rows_in_all += segment.file.rows;
+            match rows {
+                Rows::All => {
+                    spared.read_whole += 1;
+                    spared.rows += segment.file.rows;
+                }
+                Rows::Some(rows) if rows.is_empty() => spared.dropped += 1,
+                Rows::Some(rows) => spared.rows += rows.len() as u64,
+            }
+        }
+        spared
+    }
+}
+
+impl fmt::Display for Spared {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |indexed: &[Indexed]| indexed.iter().map(|column| column.name()).collect::<Vec<_>>().join(", ");
+        let (addresses, statements): (Vec<_>, Vec<_>) =
+            self.columns.iter().partition(|column| **column == Indexed::Address);
+        let mut asked = Vec::new();
+        if !statements.is_empty() {
+            asked.push(format!("hexastore({})", names(&statements)));
+        }
+        if !addresses.is_empty() {
+            asked.push(format!("addresses({})", names(&addresses)));
+        }
+        write!(
+            out,
+            "index={}: {} of {} rows in {} of {} segments",
+            asked.join(" and "),
+            self.rows,
+            self.rows_in_all,
+            self.segments - self.dropped,
+            self.segments
+        )?;
+        if self.read_whole > 0 { write!(out, ", {} read whole", self.read_whole) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_one_range() {
+        assert_eq!(ranges(&[3, 4, 5, 9, 11, 12]).collect::<Vec<_>>(), [3..6, 9..10, 11..13]);
+        assert_eq!(ranges(&[u32::MAX]).count(), 1);
+        assert_eq!(ranges(&[]).count(), 0);
+    }
+}

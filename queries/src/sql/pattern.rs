@@ -1,0 +1,52 @@
+//! `pattern(subject, relation, object)`: the rows of `triples` that a pattern matches; NULL stands for anything.
+//!
+//! It is `triples` with the known parts as filters, so it goes the road of every filter: the hexastore chooses the rows.
+
+use std::sync::Arc;
+
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
+use datafusion::datasource::ViewTable;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::prelude::{SessionContext, col, lit};
+
+use super::as_of::literal;
+use super::conditions::Indexed;
+
+const PATTERN: &str = "pattern";
+
+/// The function: the plan of `triples`.
+#[derive(Debug)]
+struct PatternFunction {
+    triples: LogicalPlan,
+}
+
+/// Registers the function; the view `triples` is there already.
+pub(super) async fn register(context: &SessionContext) -> Result<()> {
+    let triples = context.table("triples").await?.into_unoptimized_plan();
+    context.register_udtf(PATTERN, Arc::new(PatternFunction { triples }));
+    Ok(())
+}
+
+impl TableFunctionImpl for PatternFunction {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let usage = || plan_datafusion_err!("{PATTERN} takes a subject, a relation and an object; NULL is any");
+        let [subject, relation, object] = args.exprs() else { return Err(usage()) };
+        let mut plan = LogicalPlanBuilder::from(self.triples.clone());
+        let parts = [(Indexed::Subject, subject), (Indexed::Relation, relation), (Indexed::Object, object)];
+        for (column, argument) in parts {
+            if let Some(text) = part(argument).ok_or_else(usage)? {
+                plan = plan.filter(col(column.name()).eq(lit(text)))?;
+            }
+        }
+        Ok(Arc::new(ViewTable::new(plan.build()?, None)))
+    }
+}
+
+/// A text, or NULL; `None` if it is neither.
+fn part(argument: &Expr) -> Option<Option<String>> {
+    match literal(argument)? {
+        ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => Some(text),
+        value => value.is_null().then_some(None),
+    }
+}
