@@ -34,7 +34,7 @@ async fn lake(folder: &Path) -> Lake {
 
 /// The rows of `query` as text, in its order.
 async fn rows(lake: &Lake, query: &str) -> Vec<String> {
-    let context = lake_context(lake, &SqlOptions { threads: 2, memory: None }).await.unwrap();
+    let context = lake_context(lake, &SqlOptions { threads: 2, ..SqlOptions::default() }).await.unwrap();
     let mut rows = Vec::new();
     for batch in context.sql(query).await.unwrap().collect().await.unwrap() {
         for row in 0..batch.num_rows() {
@@ -56,14 +56,16 @@ async fn reopened(folder: &Path) -> Lake {
 
 fn sidecars(folder: &Path, name: &str) -> Vec<PathBuf> {
     let segments = std::fs::read_dir(folder.join("lake/index")).unwrap();
-    let mut files: Vec<_> = segments.map(|segment| segment.unwrap().path().join(name)).filter(|path| path.exists()).collect();
+    let mut files: Vec<_> =
+        segments.map(|segment| segment.unwrap().path().join(name)).filter(|path| path.exists()).collect();
     files.sort();
     files
 }
 
 /// Queries whose filters the sidecars know, made from what is in the lake.
 async fn queries(lake: &Lake) -> Vec<String> {
-    let triple = rows(lake, "SELECT subject, relation, object FROM triples ORDER BY object DESC, subject LIMIT 1").await;
+    let triple =
+        rows(lake, "SELECT subject, relation, object FROM triples ORDER BY object DESC, subject LIMIT 1").await;
     let parts: Vec<String> = triple[0].split(" | ").map(|part| part.replace('\'', "''")).collect();
     let (subject, relation, object) = (&parts[0], &parts[1], &parts[2]);
     let addresses = rows(lake, "SELECT content_address FROM grains ORDER BY 1 LIMIT 40").await.join("', '");
@@ -72,18 +74,23 @@ async fn queries(lake: &Lake) -> Vec<String> {
         format!("SELECT {columns} FROM grains WHERE subject = '{subject}' ORDER BY 1"),
         format!("SELECT {columns} FROM grains WHERE object = '{object}' ORDER BY 1"),
         format!("SELECT {columns} FROM beliefs WHERE relation = '{relation}' AND subject = '{subject}' ORDER BY 1"),
-        format!("SELECT {columns} FROM grains WHERE subject IN ('{subject}', 'nobody') AND importance > 0.2 ORDER BY 1"),
+        format!(
+            "SELECT {columns} FROM grains WHERE subject IN ('{subject}', 'nobody') AND importance > 0.2 ORDER BY 1"
+        ),
         format!("SELECT {columns} FROM grains WHERE subject = 'nobody' ORDER BY 1"),
         format!("SELECT {columns} FROM grains WHERE subject = 'nobody' AND subject = '{subject}'"),
         format!("SELECT count(*) FROM grains WHERE relation = '{relation}'"),
         format!("SELECT {columns} FROM grains WHERE content_address IN ('{addresses}') ORDER BY 1"),
-        format!("SELECT {columns} FROM grains WHERE content_address IN ('{addresses}') AND subject = '{subject}' ORDER BY 1"),
+        format!(
+            "SELECT {columns} FROM grains WHERE content_address IN ('{addresses}') AND subject = '{subject}' ORDER BY 1"
+        ),
         format!("SELECT address, object FROM pattern('{subject}', NULL, NULL) ORDER BY 1"),
         format!("SELECT count(*) FROM pattern('{subject}', '{relation}', '{object}')"),
         format!("SELECT count(*) FROM pattern(NULL, NULL, '{object}')"),
         "SELECT count(*) FROM pattern(NULL, NULL, NULL)".to_owned(),
         // A grain with a subject and nothing else must be found too.
-        "SELECT subject, count(*) FROM grains WHERE subject IS NOT NULL AND relation IS NULL GROUP BY 1 ORDER BY 1".to_owned(),
+        "SELECT subject, count(*) FROM grains WHERE subject IS NOT NULL AND relation IS NULL GROUP BY 1 ORDER BY 1"
+            .to_owned(),
         format!("SELECT count(*) FROM triples a JOIN triples b ON a.object = b.subject WHERE a.subject = '{subject}'"),
     ]
 }
