@@ -4,7 +4,6 @@ mod generate;
 mod grain;
 mod ingest;
 mod manual;
-mod reindex;
 mod sql;
 mod verify;
 
@@ -24,7 +23,6 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Grain(Grain::Decode(lines)) => grain::decode(lines),
         Command::Grain(Grain::Check(lines)) => grain::check(lines),
         Command::Sql(arguments) => sql::run(&context, arguments).await,
-        Command::Reindex(arguments) => reindex::run(&context, arguments).await,
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
         _ => Err(Failure::usage("later")),
