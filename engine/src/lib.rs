@@ -9,6 +9,7 @@
 //! | [`ingest`] | how do sources become segments? |
 //! | [`verify`] | is every grain, in files or in the lake, what its address says? |
 //! | [`progress`] | how far is a piece of work? |
+//! | [`text`] | which words has a grain, and how well do they fit a search? |
 //! | [`error`] | what went wrong, and what would the caller do about it? |
 //!
 //! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes come from (connectors).
@@ -21,4 +22,5 @@ pub mod ingest;
 pub mod lake;
 pub mod progress;
 pub mod segment;
+pub mod text;
 pub mod verify;

@@ -1,0 +1,155 @@
+//! ASSEMBLE: sources run at the same time, then a budget is shared among their grains and the context is written.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use super::error::{ExecutionError, Result};
+use super::recall::{Scope, unbound};
+use super::{Answer, Hit, Reader, shown};
+use crate::cal::ast::*;
+use crate::cal::template::registry::Registry;
+use crate::cal::vocabulary::Format;
+use crate::cal::{CalError, Code, Warning, WarningCode};
+use crate::render::assemble::auto_toon;
+use crate::render::budget::{budget_of, priority_order};
+use crate::render::{AssemblyInput, Layout, SourceInput, Style, Template, assemble, stream};
+
+/// What a source yielded.
+type Yield = Result<Arc<Vec<Hit>>>;
+
+impl Reader<'_, '_> {
+    pub(super) async fn assemble(&self, statement: &Assemble, scope: &Scope) -> Result<Answer> {
+        // A template that isn't there is told before anything is read.
+        let sections = sections(statement, &self.executor.templates())?;
+        let template = sections.as_ref().map(|(sections, preset)| Template::new(sections, *preset)).transpose()?;
+        let found: Vec<Yield> = join_all(statement.sources.iter().map(|source| self.source(source, scope))).await;
+        let mut warnings = shown::warnings(&options_without_dedup(&statement.options));
+        warnings.extend(failures(statement, &found)?);
+        let sources = statement.sources.iter().zip(&found).map(|(source, found)| SourceInput {
+            label: source.label.as_deref(),
+            grains: found.as_ref().map_or(&[][..], |hits| hits),
+            projection: match &source.body {
+                SourceBody::Recall(recall) => recall.projection(),
+                SourceBody::Binding(_) => None,
+            },
+            failed: found.is_err(),
+        });
+        let mut input = AssemblyInput {
+            name: statement.name.as_deref(),
+            intent: statement.intent.as_deref(),
+            sources: sources.collect(),
+            order: priority_order(statement),
+            budget: budget_of(statement),
+            dedup: statement.options.iter().find_map(|option| match option {
+                WithOption::Dedup(field) => Some(field),
+                _ => None,
+            }),
+            style: style(statement, self.executor.session.now_ms),
+            layout: layout(statement, template.as_ref()),
+        };
+        let may_choose = self.executor.session.auto_toon && statement.format.is_none() && statement.budget.is_some();
+        if may_choose && auto_toon(&input) {
+            input.layout = Layout::Format(Format::Toon);
+            let message = "The budget is tight, so the context is written as toon.".to_owned();
+            warnings.push(Warning { code: WarningCode::W005, message, span: None });
+        }
+        Ok(answer(statement, &input, warnings))
+    }
+
+    async fn source(&self, source: &Source, scope: &Scope) -> Yield {
+        match &source.body {
+            SourceBody::Recall(recall) => Ok(Arc::new(self.grains(recall, scope).await?)),
+            SourceBody::Binding(parameter) => {
+                Ok(Arc::clone(scope.grains.get(&parameter.name).ok_or_else(|| unbound(parameter))?))
+            }
+        }
+    }
+}
+
+/// Writes the context and tells about it.
+fn answer(statement: &Assemble, input: &AssemblyInput<'_, Hit>, warnings: Vec<Warning>) -> Answer {
+    let assembled = assemble(input);
+    let results: Vec<_> = assembled
+        .grains
+        .iter()
+        .filter_map(|placed| input.sources.get(placed.source)?.grains.get(placed.grain))
+        .map(shown::plain_entry)
+        .collect();
+    let counts = statement.sources.iter().zip(&assembled.sources).enumerate();
+    let counts = counts
+        .map(|(at, (source, outcome))| (source.label.clone().unwrap_or_else(|| at.to_string()), outcome.included));
+    let events = statement.stream.as_ref().map(|wanted| {
+        let name = statement.name.as_deref().unwrap_or("assembly");
+        stream::events(name, wanted, input, &assembled)
+    });
+    let format = match input.layout {
+        Layout::Format(format) => format.name(),
+        Layout::Template(_) => "template",
+    };
+    Answer {
+        total: results.len() as u64,
+        results,
+        source_counts: Some(counts.collect()),
+        events,
+        tokens_used: assembled.tokens_used,
+        context: Some((format.to_owned(), assembled.text)),
+        warnings,
+        ..Answer::default()
+    }
+}
+
+/// The sources that failed, as warnings.
+///
+/// # Errors
+/// E076 if all of them did; problems of the environment as they are.
+fn failures(statement: &Assemble, found: &[Yield]) -> Result<Vec<Warning>> {
+    let mut warnings = Vec::new();
+    let mut first = None;
+    for (source, error) in
+        statement.sources.iter().zip(found).filter_map(|(source, found)| Some((source, found.as_ref().err()?)))
+    {
+        let label = source.label.as_deref().unwrap_or("without label");
+        let message = format!("The source {label} failed and was left out: {error}");
+        first.get_or_insert_with(|| error.to_string());
+        warnings.push(Warning { code: WarningCode::W004, message, span: Some(source.span) });
+    }
+    match first {
+        Some(why) if warnings.len() == found.len() => {
+            Err(ExecutionError::Cal(CalError::new(Code::E076, format!("All sources failed; the first because: {why}"))))
+        }
+        _ => Ok(warnings),
+    }
+}
+
+fn options_without_dedup(options: &[WithOption]) -> Vec<WithOption> {
+    options.iter().filter(|option| !matches!(option, WithOption::Dedup(_))).cloned().collect()
+}
+
+fn style(statement: &Assemble, now_ms: i64) -> Style {
+    let tokens = statement.budget.filter(|budget| budget.unit == crate::cal::vocabulary::BudgetUnit::Tokens);
+    Style::new(now_ms, &statement.options, tokens.map(|budget| budget.amount))
+}
+
+type Body = (Sections, Option<crate::cal::vocabulary::Preset>);
+
+/// The template that FORMAT names or holds.
+fn sections(statement: &Assemble, templates: &Registry) -> Result<Option<Body>> {
+    Ok(match &statement.format {
+        Some(FormatSpec::Inline(sections)) => Some((sections.clone(), None)),
+        Some(FormatSpec::Template(name)) => {
+            let definition = templates.get(name).map_err(|error| error.at(statement.span))?;
+            Some((definition.sections.clone(), definition.extends))
+        }
+        _ => None,
+    })
+}
+
+fn layout<'t>(statement: &Assemble, template: Option<&'t Template<'t>>) -> Layout<'t> {
+    match (&statement.format, template) {
+        (_, Some(template)) => Layout::Template(template),
+        (Some(FormatSpec::Format(format)), _) => Layout::Format(*format),
+        (Some(FormatSpec::Preset(preset)), _) => Layout::Format(preset.format()),
+        _ => Layout::Format(Format::Sml),
+    }
+}

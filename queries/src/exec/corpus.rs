@@ -1,0 +1,338 @@
+//! The grains that a session can see, as plans: scans of `grains`, the fold of `state`, and the way from addresses to grains.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type, UInt64Type};
+use datafusion::common::JoinType;
+use datafusion::execution::TaskContext;
+use datafusion::functions_aggregate::expr_fn::{count, last_value};
+use datafusion::functions_nested::expr_fn::make_array;
+use datafusion::logical_expr::{Expr, ExprFunctionExt, col, in_list, lit};
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::{DataFrame, SessionContext};
+use gristmill_engine::text::{Terms, text_fields, with_grain};
+use gristmill_schemas::columns::{GRAINS, IdentityColumn, LifecycleEvent, STATE};
+use gristmill_schemas::grain::GrainType;
+
+use super::answer::Hit;
+use super::columns::{ADDRESS, BLOB, CONTRADICTED, VERIFICATION};
+use super::error::{ExecutionError, Result};
+use super::functions::view_of;
+use super::session::Session;
+use crate::cal::ast::{Address, Target};
+use crate::cal::{CalError, Code};
+
+/// Bytes of grains that one answer holds; more is E030.
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+
+/// The column of the grain that is superseded.
+pub(super) const OLD: &str = "__old";
+/// The column of the grain that supersedes it; NULL if none is named.
+pub(super) const NEW: &str = "__new";
+
+/// What one query of a session reads, and how much it has read.
+pub(super) struct Corpus<'e> {
+    pub(super) context: &'e SessionContext,
+    pub(super) session: &'e Session,
+    scanned: AtomicU64,
+}
+
+/// An address that a plan found, and its score.
+pub(super) type Found = (String, f64);
+
+impl<'e> Corpus<'e> {
+    pub(super) fn new(context: &'e SessionContext, session: &'e Session) -> Corpus<'e> {
+        Corpus { context, session, scanned: AtomicU64::new(0) }
+    }
+
+    /// How many rows were read so far.
+    pub(super) fn scanned(&self) -> u64 {
+        self.scanned.load(Ordering::Relaxed)
+    }
+
+    /// Every row of `grains`, whoever it belongs to.
+    pub(super) async fn everything(&self) -> Result<DataFrame> {
+        Ok(self.context.table(GRAINS).await?)
+    }
+
+    /// The grains that the session may see: of its namespace, readable, of one of the ten types.
+    pub(super) async fn visible(&self) -> Result<DataFrame> {
+        let types = col(IdentityColumn::TypeByte.name());
+        let first = i16::from(GrainType::ALL[0] as u8);
+        let last = i16::from(GrainType::ALL[GrainType::ALL.len() - 1] as u8);
+        let readable = types.between(lit(first), lit(last)).and(col(IdentityColumn::Encoding.name()).is_not_null());
+        let grains = self.everything().await?.filter(readable)?;
+        Ok(match &self.session.namespace {
+            Some(namespace) => grains.filter(col("namespace").eq(lit(namespace.as_str())))?,
+            None => grains,
+        })
+    }
+
+    /// Who took whose place: [`OLD`] and [`NEW`], from the rows of superseding grains and from `state`.
+    pub(super) async fn supersessions(&self) -> Result<DataFrame> {
+        let supersedes = IdentityColumn::Supersedes.name();
+        let own = self.everything().await?.filter(col(supersedes).is_not_null())?;
+        let own = own.select(vec![col(supersedes).alias(OLD), col(ADDRESS).alias(NEW)])?.unnest_columns(&[OLD])?;
+        let ends = [LifecycleEvent::Superseded, LifecycleEvent::Expired];
+        let told = self.events(&ends).await?.select(vec![col(ADDRESS).alias(OLD), col("value").alias(NEW)])?;
+        Ok(own.union(told)?)
+    }
+
+    async fn events(&self, events: &[LifecycleEvent]) -> Result<DataFrame> {
+        let names = events.iter().map(|event| lit(event.name())).collect();
+        Ok(self.context.table(STATE).await?.filter(in_list(col("event"), names, false))?)
+    }
+
+    /// `grains` without those that were superseded.
+    pub(super) async fn current(&self, grains: DataFrame) -> Result<DataFrame> {
+        let old = self.supersessions().await?.select(vec![col(OLD)])?;
+        Ok(grains.join(old, JoinType::LeftAnti, &[ADDRESS], &[OLD], None)?)
+    }
+
+    /// `grains` with [`CONTRADICTED`] and [`VERIFICATION`]: what `state` said last.
+    pub(super) async fn with_state(&self, grains: DataFrame) -> Result<DataFrame> {
+        let fold = self.fold(None).await?;
+        Ok(grains.join(fold, JoinType::Left, &[ADDRESS], &["__address"], None)?)
+    }
+
+    /// One row per grain that has events: `__address`, [`CONTRADICTED`], [`VERIFICATION`]. Of events at the same instant the
+    /// one with the greater value counts.
+    async fn fold(&self, of: Option<Expr>) -> Result<DataFrame> {
+        let mut events = self.events(&[LifecycleEvent::Contradicted, LifecycleEvent::Verification]).await?;
+        if let Some(filter) = of {
+            events = events.filter(filter)?;
+        }
+        let newest = || vec![col("at").sort(true, false), col("value").sort(true, true)];
+        let last = |event: LifecycleEvent, name: &str| {
+            let value = last_value(col("value"), newest()).filter(col("event").eq(lit(event.name()))).build();
+            value.map(|value| value.alias(name))
+        };
+        Ok(events.aggregate(
+            vec![col(ADDRESS).alias("__address")],
+            vec![last(LifecycleEvent::Contradicted, CONTRADICTED)?, last(LifecycleEvent::Verification, VERIFICATION)?],
+        )?)
+    }
+
+    /// Runs a plan and counts the rows that its scans yield.
+    pub(super) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
+        let task = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        self.run(plan, task).await
+    }
+
+    async fn run(&self, plan: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>) -> Result<Vec<RecordBatch>> {
+        let batches = collect(Arc::clone(&plan), task).await?;
+        self.scanned.fetch_add(rows_of_leaves(&*plan), Ordering::Relaxed);
+        Ok(batches)
+    }
+
+    /// How many rows a plan yields.
+    pub(super) async fn count(&self, frame: DataFrame) -> Result<u64> {
+        let counted = frame.aggregate(vec![], vec![count(lit(1_i64)).alias("__count")])?;
+        let batches = self.collect(counted).await?;
+        let first = batches.iter().find(|batch| batch.num_rows() > 0);
+        let counts = first.map(|batch| cast(batch.column(0), &DataType::UInt64)).transpose()?;
+        Ok(counts.map_or(0, |counts| counts.as_primitive::<UInt64Type>().value(0)))
+    }
+
+    /// True if a plan yields nothing.
+    pub(super) async fn is_empty(&self, frame: DataFrame) -> Result<bool> {
+        let batches = self.collect(frame.select(vec![col(ADDRESS)])?.limit(0, Some(1))?).await?;
+        Ok(batches.iter().all(|batch| batch.num_rows() == 0))
+    }
+
+    /// The rows of a plan whose first column is an address and whose second is a score.
+    pub(super) async fn found(&self, frame: DataFrame) -> Result<Vec<Found>> {
+        let mut found = Vec::new();
+        for batch in self.collect(frame).await? {
+            let (addresses, scores) =
+                (cast(batch.column(0), &DataType::Utf8)?, cast(batch.column(1), &DataType::Float64)?);
+            let (addresses, scores) = (addresses.as_string::<i32>(), scores.as_primitive::<Float64Type>());
+            found.extend(addresses.iter().flatten().map(str::to_owned).zip(scores.values().iter().copied()));
+        }
+        Ok(found)
+    }
+
+    /// The texts in the column `name` of a plan's rows, without NULLs.
+    pub(super) async fn texts(&self, frame: DataFrame, name: &str) -> Result<Vec<String>> {
+        let mut texts = Vec::new();
+        for batch in self.collect(frame.select(vec![col(name)])?).await? {
+            let column = cast(batch.column(0), &DataType::Utf8)?;
+            texts.extend(column.as_string::<i32>().iter().flatten().map(str::to_owned));
+        }
+        Ok(texts)
+    }
+
+    /// The one visible grain that an address or its beginning names.
+    ///
+    /// # Errors
+    /// E046 if there is none, E015 if a beginning names several, E008 for an unbound parameter.
+    pub(super) async fn resolve(&self, target: &Target) -> Result<String> {
+        let address = target_address(target)?;
+        self.look_up(address).await?.ok_or_else(|| no_such(address).into())
+    }
+
+    /// As [`Corpus::resolve`], with `None` for no grain.
+    pub(super) async fn look_up(&self, address: &Address) -> Result<Option<String>> {
+        let named =
+            self.visible().await?.filter(names(address))?.select(vec![col(ADDRESS)])?.distinct()?.limit(0, Some(2))?;
+        let mut found = self.texts(named, ADDRESS).await?;
+        match found.len() {
+            0 | 1 => Ok(found.pop()),
+            _ => Err(ambiguous(address).into()),
+        }
+    }
+
+    /// The grains with these addresses, in this order, with what `state` says of them. Words of a search tell which fields
+    /// matched; otherwise `fields` did.
+    ///
+    /// # Errors
+    /// E030 if the grains are too many bytes together.
+    pub(super) async fn hits(&self, found: Vec<Found>, terms: Option<&Terms>, fields: &[String]) -> Result<Vec<Hit>> {
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let named = |column: &str| {
+            let addresses: Vec<Expr> = found.iter().map(|(address, _)| lit(address.as_str())).collect();
+            in_list(col(column), addresses, false)
+        };
+        let states = self.states(named(ADDRESS)).await?;
+        let successors = self.successors(named(OLD)).await?;
+        let rows = self.everything().await?.filter(named(ADDRESS))?.select(vec![col(ADDRESS), col(BLOB)])?;
+        let mut hits: HashMap<String, Hit> = HashMap::with_capacity(found.len());
+        let mut bytes = 0;
+        for batch in self.collect(rows).await? {
+            let (addresses, blobs) =
+                (cast(batch.column(0), &DataType::Utf8)?, cast(batch.column(1), &DataType::Binary)?);
+            for (address, blob) in addresses.as_string::<i32>().iter().zip(blobs.as_binary::<i32>()) {
+                let (Some(address), Some(blob)) = (address, blob) else { continue };
+                bytes += blob.len();
+                if bytes > MAX_ANSWER_BYTES {
+                    return Err(too_large());
+                }
+                if let Some(hit) = read(address, blob, terms, fields) {
+                    hits.insert(address.to_owned(), hit);
+                }
+            }
+        }
+        let mut finish = |(address, score): (String, f64)| {
+            let mut hit = hits.remove(&address)?;
+            hit.score = score;
+            hit.view.score = Some(score);
+            if let Some((contradicted, verification)) = states.get(&address) {
+                hit.view.contradicted = *contradicted;
+                hit.view.verification_status = verification.clone();
+            }
+            hit.superseded_by = successors.get(&address).cloned();
+            Some(hit)
+        };
+        Ok(found.into_iter().filter_map(&mut finish).collect())
+    }
+
+    async fn states(&self, of: Expr) -> Result<HashMap<String, (bool, Option<String>)>> {
+        let mut states = HashMap::new();
+        for batch in self.collect(self.fold(Some(of)).await?).await? {
+            let columns: Vec<_> = batch
+                .columns()
+                .iter()
+                .map(|column| cast(column, &DataType::Utf8))
+                .collect::<std::result::Result<_, _>>()?;
+            let text = |column: usize, row: usize| {
+                let column = columns[column].as_string::<i32>();
+                column.is_valid(row).then(|| column.value(row).to_owned())
+            };
+            for row in 0..batch.num_rows() {
+                let contradicted = text(1, row).as_deref() == Some("true");
+                states.insert(text(0, row).unwrap_or_default(), (contradicted, text(2, row)));
+            }
+        }
+        Ok(states)
+    }
+
+    async fn successors(&self, of: Expr) -> Result<HashMap<String, String>> {
+        let links = self.links(of).await?;
+        Ok(links.into_iter().filter_map(|(old, new)| Some((old, new?))).collect())
+    }
+
+    /// The supersessions for which `filter` holds, in order.
+    pub(super) async fn links(&self, filter: Expr) -> Result<Vec<(String, Option<String>)>> {
+        let mut links = Vec::new();
+        let frame = self.supersessions().await?.filter(filter)?.select(vec![col(OLD), col(NEW)])?;
+        for batch in self.collect(frame).await? {
+            let (old, new) = (cast(batch.column(0), &DataType::Utf8)?, cast(batch.column(1), &DataType::Utf8)?);
+            let pairs = old.as_string::<i32>().iter().zip(new.as_string::<i32>().iter());
+            links.extend(pairs.filter_map(|(old, new)| Some((old?.to_owned(), new.map(str::to_owned)))));
+        }
+        links.sort();
+        links.dedup();
+        Ok(links)
+    }
+
+    /// The values `list` as a plan with one column, [`VALUE`](super::stages::VALUE).
+    pub(super) fn values(&self, list: Vec<Expr>) -> Result<DataFrame> {
+        let one = self.context.read_empty()?.select(vec![make_array(list).alias(super::stages::VALUE)])?;
+        Ok(one.unnest_columns(&[super::stages::VALUE])?)
+    }
+}
+
+fn read(address: &str, blob: &[u8], terms: Option<&Terms>, fields: &[String]) -> Option<Hit> {
+    with_grain(blob, |grain| {
+        let view = view_of(address.to_owned(), grain)?;
+        let matched_fields = match terms {
+            Some(terms) => {
+                let touched =
+                    text_fields(view.grain_type).iter().filter(|field| terms.count_in(grain, &[**field]).touches());
+                touched.map(|field| field.name().to_owned()).collect()
+            }
+            None => fields.to_vec(),
+        };
+        Some(Hit { view, score: 1.0, matched_fields, superseded_by: None })
+    })
+}
+
+fn too_large() -> ExecutionError {
+    let message = format!("The grains of the answer have more than {} MiB together.", MAX_ANSWER_BYTES >> 20);
+    CalError::new(Code::E030, message).suggest("Ask for fewer grains with LIMIT.").into()
+}
+
+/// The address that a bound statement names.
+pub(super) fn target_address(target: &Target) -> Result<&Address> {
+    match target {
+        Target::Address(address) => Ok(address),
+        Target::Parameter(parameter) => {
+            let message = format!("\"${}\" has no value.", parameter.name);
+            Err(CalError::new(Code::E008, message).at(parameter.span).into())
+        }
+    }
+}
+
+pub(super) fn no_such(address: &Address) -> CalError {
+    CalError::new(Code::E046, format!("There is no grain {address}."))
+}
+
+fn ambiguous(address: &Address) -> CalError {
+    CalError::new(Code::E015, format!("{address} is the beginning of several addresses.")).suggest("Write more digits.")
+}
+
+/// What holds of the column of addresses if it is, or begins with, `address`. A range, so that scans can be narrowed.
+pub(super) fn names(address: &Address) -> Expr {
+    let digits = address.digits();
+    match address.is_whole() {
+        true => col(ADDRESS).eq(lit(digits)),
+        // `g` comes behind every hexadecimal digit.
+        false => col(ADDRESS).gt_eq(lit(digits)).and(col(ADDRESS).lt(lit(format!("{digits}g")))),
+    }
+}
+
+/// The rows that the scans of an executed plan yielded.
+fn rows_of_leaves(plan: &dyn ExecutionPlan) -> u64 {
+    let children = plan.children();
+    if children.is_empty() {
+        return plan.metrics().and_then(|metrics| metrics.output_rows()).unwrap_or(0) as u64;
+    }
+    children.into_iter().map(|child| rows_of_leaves(&**child)).sum()
+}

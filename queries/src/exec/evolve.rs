@@ -1,0 +1,410 @@
+//! ADD, SUPERSEDE and REVERT: statements that append a grain (CAL 1.0, section 6.4; digest, section 7).
+//!
+//! A new grain is encoded by the grain codec, held to the rules for writers, and appended through the engine's one way in,
+//! with the address of what it supersedes in its own row: the pair is atomic. Nothing here removes or changes a grain.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use datafusion::logical_expr::{col, lit};
+use gristmill_engine::error::EngineError;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, GrainType, encode_json};
+use gristmill_schemas::json::{Json, Object};
+
+use super::corpus::{NEW, OLD, names, no_such, target_address};
+use super::error::{ExecutionError, Result};
+use super::session::Session;
+use super::{Answer, Hit, Reader};
+use crate::cal::ast::{Add, Revert, SetClause, Supersede, Target, Value};
+use crate::cal::fields::{FieldKind, KnownField, Source, stored_goal_state};
+use crate::cal::time::TimePoint;
+use crate::cal::{CalError, Code};
+
+/// A grain that a statement appends.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// The grain.
+    pub grain: EncodedGrain,
+    /// The grain that it supersedes.
+    pub supersedes: Option<ContentAddress>,
+    /// `add`, `supersede` or `revert`, for the audit log.
+    pub operation: &'static str,
+    /// The session's user, whom the audit log knows by a pseudonym.
+    pub user: Option<String>,
+}
+
+/// What appends grains: the lake.
+#[async_trait]
+pub trait GrainWriter: Send + Sync {
+    /// Appends a grain; when it answers, the grain and what it supersedes are committed together.
+    ///
+    /// # Errors
+    /// [`EngineError`] if nothing was committed.
+    async fn append(&self, write: Write) -> std::result::Result<(), EngineError>;
+}
+
+/// Statements of one kind that a session may run in a minute.
+const MINUTE: Duration = Duration::from_secs(60);
+const ADDS: usize = 20;
+const SUPERSEDES: usize = 10;
+const REVERTS: usize = 5;
+
+/// When a session wrote in the last minute.
+#[derive(Debug, Default)]
+pub(super) struct Quotas {
+    adds: VecDeque<Instant>,
+    supersedes: VecDeque<Instant>,
+    reverts: VecDeque<Instant>,
+}
+
+impl Quotas {
+    fn take(&mut self, operation: &'static str, now: Instant) -> Result<()> {
+        let (times, most, code) = match operation {
+            "add" => (&mut self.adds, ADDS, Code::E052),
+            "supersede" => (&mut self.supersedes, SUPERSEDES, Code::E043),
+            _ => (&mut self.reverts, REVERTS, Code::E043),
+        };
+        while times.front().is_some_and(|first| now.duration_since(*first) >= MINUTE) {
+            times.pop_front();
+        }
+        if times.len() >= most {
+            let message = format!("A session may {operation} {most} times a minute.");
+            return Err(CalError::new(code, message).into());
+        }
+        times.push_back(now);
+        Ok(())
+    }
+}
+
+/// Whether the session may write.
+///
+/// # Errors
+/// E044.
+pub(super) fn allowed(session: &Session, has_writer: bool) -> Result<()> {
+    match session.writes && has_writer {
+        true => Ok(()),
+        false => Err(CalError::new(Code::E044, "The session may only read.").into()),
+    }
+}
+
+/// Fields of a version that belong to it alone: the next one doesn't take them over.
+const OF_ONE_VERSION: [&str; 13] = [
+    "created_at",
+    "derived_from",
+    "supersession_justification",
+    "supersession_auth",
+    "superseded_by",
+    "system_valid_from",
+    "system_valid_to",
+    "verification_status",
+    "contradicted",
+    "access_count",
+    "last_accessed_at",
+    "trusted_timestamp",
+    "timestamp_ms",
+];
+
+/// Steps of derivation that a policy for a subtree reaches (OMS 1.3, section 23.6).
+const MAX_ANCESTRY: usize = 16;
+
+/// Ancestors that are looked at in all.
+const MAX_ANCESTORS: usize = 1000;
+
+impl Reader<'_, '_> {
+    pub(super) async fn add(&self, add: &Add) -> Result<Answer> {
+        let session = self.corpus.session;
+        let mut fields = Object::new();
+        fields.insert("type", add.grain_type.name());
+        set(&mut fields, &add.set, session.now_ms)?;
+        complete(&mut fields, add.grain_type, session);
+        fields.insert("created_at", session.now_ms);
+        self.append(fields, None, "add").await
+    }
+
+    pub(super) async fn supersede(&self, supersede: &Supersede) -> Result<Answer> {
+        let target = self.belief(&supersede.target).await?;
+        if let Some(successor) = &target.superseded_by {
+            let message = format!("sha256:{} is superseded by sha256:{successor}.", target.address());
+            return Err(CalError::new(Code::E040, message).into());
+        }
+        self.permitted(&target, &supersede.reason).await?;
+        let mut fields = next_version(&target, target.address(), &supersede.reason, self.corpus.session.now_ms);
+        set(&mut fields, &supersede.set, self.corpus.session.now_ms)?;
+        self.append(fields, Some(target.address()), "supersede").await
+    }
+
+    pub(super) async fn revert(&self, revert: &Revert) -> Result<Answer> {
+        let target = self.belief(&revert.target).await?;
+        let links = self.corpus.links(col(NEW).eq(lit(target.address()))).await?;
+        let Some((before, _)) = links.into_iter().next() else {
+            let message = format!("sha256:{} superseded nothing.", target.address());
+            return Err(CalError::new(Code::E041, message).into());
+        };
+        let head = self.head(target.address().to_owned()).await?;
+        let versions = self.corpus.hits(vec![(before, 1.0), (head, 1.0)], None, &[]).await?;
+        let [before, head] = versions.as_slice() else {
+            return Err(CalError::new(Code::E041, "The earlier version is not in the lake any more.").into());
+        };
+        self.permitted(head, &revert.reason).await?;
+        let fields = next_version(before, head.address(), &revert.reason, self.corpus.session.now_ms);
+        self.append(fields, Some(head.address()), "revert").await
+    }
+
+    /// The belief that a statement names.
+    ///
+    /// # Errors
+    /// E046 if there is no such grain, E045 if it is in another namespace, E042 if it is no belief.
+    async fn belief(&self, target: &Target) -> Result<Hit> {
+        let address = target_address(target)?;
+        let Some(found) = self.corpus.look_up(address).await? else {
+            let anywhere = self.corpus.everything().await?.filter(names(address))?;
+            return Err(match self.corpus.is_empty(anywhere).await? {
+                true => no_such(address).into(),
+                false => CalError::new(Code::E045, format!("{address} is in another namespace.")).into(),
+            });
+        };
+        let hit = self.corpus.hits(vec![(found, 1.0)], None, &[]).await?.pop().ok_or_else(|| no_such(address))?;
+        match hit.view.grain_type {
+            GrainType::Belief => Ok(hit),
+            other => Err(CalError::new(Code::E042, format!("{address} is a {other}, not a belief.")).into()),
+        }
+    }
+
+    /// The newest version after `address`. Where a chain forks, the branch whose address comes first.
+    async fn head(&self, address: String) -> Result<String> {
+        let mut seen = std::collections::BTreeSet::from([address.clone()]);
+        let mut head = address;
+        loop {
+            let links = self.corpus.links(col(OLD).eq(lit(head.as_str()))).await?;
+            match links.into_iter().find_map(|(_, new)| new) {
+                Some(next) if seen.insert(next.clone()) => head = next,
+                _ => return Ok(head),
+            }
+        }
+    }
+
+    /// Whether the policies of the grain and of what it is derived from let it be superseded (OMS 1.3, section 23).
+    ///
+    /// # Errors
+    /// `ERR_INVALIDATION_DENIED`.
+    async fn permitted(&self, grain: &Hit, reason: &str) -> Result<()> {
+        let now_s = self.corpus.session.now_ms.div_euclid(1000);
+        policy_permits(grain.view.payload.get("invalidation_policy"), now_s, reason, grain.address())?;
+        let mut frontier = parents(grain);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..MAX_ANCESTRY {
+            frontier.retain(|address| seen.len() < MAX_ANCESTORS && seen.insert(address.clone()));
+            if frontier.is_empty() {
+                break;
+            }
+            let found = frontier.drain(..).map(|address| (address, 1.0)).collect();
+            for ancestor in self.corpus.hits(found, None, &[]).await? {
+                let policy = ancestor.view.payload.get("invalidation_policy");
+                if policy.and_then(|policy| policy.get("scope")).and_then(Json::as_str) == Some("subtree") {
+                    policy_permits(policy, now_s, reason, ancestor.address())?;
+                }
+                frontier.extend(parents(&ancestor));
+            }
+        }
+        Ok(())
+    }
+
+    async fn append(
+        &self,
+        fields: Object<'static>,
+        supersedes: Option<&str>,
+        operation: &'static str,
+    ) -> Result<Answer> {
+        let Some(writer) = &self.executor.writer else {
+            return Err(CalError::new(Code::E044, "The session has nothing to write to.").into());
+        };
+        let supersedes: Option<ContentAddress> = supersedes.map(str::parse).transpose()?;
+        let json = Json::Object(fields);
+        let grain = encode_json(&json, EncodeOptions::default())?;
+        let mut quotas = self.executor.quotas.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        quotas.take(operation, Instant::now())?;
+        drop(quotas);
+        let address = grain.address.to_string();
+        let user = self.corpus.session.user.clone();
+        writer.append(Write { grain: grain.clone(), supersedes, operation, user }).await?;
+        Ok(written(json, address, supersedes))
+    }
+}
+
+/// What a statement that appended tells: the new grain, and what it superseded.
+fn written(json: Json<'static>, address: String, supersedes: Option<ContentAddress>) -> Answer {
+    let Json::Object(grain) = json else { return Answer::default() };
+    let mut told = Object::new();
+    told.insert("content_address", address.clone());
+    told.insert("supersedes", supersedes.map_or(Json::Null, |old| Json::from(old.to_string())));
+    let entry =
+        super::Entry { grain, score: 1.0, matched_fields: Vec::new(), content_address: address, notes: Object::new() };
+    Answer { results: vec![entry], total: 1, written: Some(told), ..Answer::default() }
+}
+
+/// The fields of a new version of `content` that takes the place of `of`.
+fn next_version(content: &Hit, of: &str, reason: &str, now_ms: i64) -> Object<'static> {
+    let kept = content.view.payload.iter().filter(|(name, _)| !OF_ONE_VERSION.contains(name));
+    let mut fields: Object<'static> = kept.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    fields.insert("created_at", now_ms);
+    fields.insert("derived_from", Json::Array(vec![Json::from(of.to_owned())]));
+    if !reason.is_empty() {
+        fields.insert("supersession_justification", reason.to_owned());
+    }
+    fields
+}
+
+/// Puts SET clauses into the fields of a grain, under the names and in the words that grains have.
+fn set(fields: &mut Object<'static>, clauses: &[SetClause], now_ms: i64) -> Result<()> {
+    for clause in clauses {
+        let name = match clause.field.spec().source {
+            Source::Payload([name, ..]) => *name,
+            _ => clause.field.name(),
+        };
+        fields.insert(name, stored(clause, now_ms)?);
+    }
+    Ok(())
+}
+
+fn stored(clause: &SetClause, now_ms: i64) -> Result<Json<'static>> {
+    let misfit = || CalError::new(Code::E020, format!("{} can't be {}.", clause.field.name(), clause.value.kind()));
+    Ok(match (clause.field, &clause.value) {
+        (KnownField::GoalState, Value::Text(text)) => Json::from(stored_goal_state(text).to_owned()),
+        (KnownField::DependsOn, value) => Json::Array(
+            texts(value).ok_or_else(misfit)?.into_iter().map(|text| Json::from(bare(&text).to_owned())).collect(),
+        ),
+        (KnownField::Tags, value) => {
+            Json::Array(texts(value).ok_or_else(misfit)?.into_iter().map(Json::from).collect())
+        }
+        (field, value) if field.spec().kind == FieldKind::Time => {
+            Json::from(TimePoint::of(value).ok_or_else(misfit)?.resolve(now_ms))
+        }
+        (_, Value::Text(text)) => Json::from(text.clone()),
+        (_, Value::Boolean(value)) => Json::from(*value),
+        (_, Value::Number(number)) => Json::parse(number.as_str().as_bytes()).map_err(|_| misfit())?.into_owned(),
+        (_, Value::Hash(address)) => Json::from(address.digits().to_owned()),
+        _ => return Err(misfit().at(clause.span).into()),
+    })
+}
+
+fn bare(text: &str) -> &str {
+    text.strip_prefix("sha256:").unwrap_or(text)
+}
+
+fn texts(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::Text(text) => Some(vec![text.clone()]),
+        Value::Array(items) => items.iter().map(|item| item.as_text().map(str::to_owned)).collect(),
+        _ => None,
+    }
+}
+
+/// How sure a belief is that doesn't say.
+const DEFAULT_CONFIDENCE: f64 = 0.5;
+
+/// Puts in what the grain specification wants of a type and CAL doesn't ask for, and what the session says.
+fn complete(fields: &mut Object<'static>, grain_type: GrainType, session: &Session) {
+    let mut default = |name: &'static str, value: Json<'static>| {
+        if !fields.contains_key(name) {
+            fields.insert(name, value);
+        }
+    };
+    match grain_type {
+        GrainType::Belief => {
+            let confidence = gristmill_schemas::json::Number::from_f64(DEFAULT_CONFIDENCE);
+            default("confidence", confidence.map_or(Json::Null, Json::Number));
+        }
+        GrainType::Goal => default("goal_state", Json::from("active")),
+        GrainType::Observation => {
+            default("observer_id", Json::from(session.user.clone().unwrap_or_else(|| "agent".to_owned())));
+            default("observer_type", Json::from("agent"));
+        }
+        _ => {}
+    }
+    if grain_type == GrainType::Goal
+        && let Some(object) = fields.get("object").cloned()
+    {
+        fields.insert("description", object);
+    }
+    if let Some(namespace) = &session.namespace {
+        fields.insert("namespace", namespace.clone());
+    }
+    if let Some(user) = &session.user {
+        fields.insert("user_id", user.clone());
+    }
+}
+
+fn parents(grain: &Hit) -> Vec<String> {
+    let derived = grain.view.payload.get("derived_from");
+    let texts: Vec<&str> = match derived {
+        Some(Json::Array(items)) => items.iter().filter_map(Json::as_str).collect(),
+        Some(other) => other.as_str().into_iter().collect(),
+        None => Vec::new(),
+    };
+    texts.into_iter().map(|text| bare(text).to_owned()).filter(|text| text.len() == 64).collect()
+}
+
+/// Whether a policy lets its grain be superseded by a statement, which is signed by nobody. Unknown modes are locked.
+fn policy_permits(policy: Option<&Json<'_>>, now_s: i64, reason: &str, address: &str) -> Result<()> {
+    let Some(policy) = policy.filter(|policy| !policy.is_null()) else { return Ok(()) };
+    let mode = |name: &str| policy.get(name).and_then(Json::as_str).unwrap_or("locked").to_owned();
+    let mut effective = mode("mode");
+    if effective == "timed" {
+        let until = policy.get("locked_until").and_then(Json::as_i64).unwrap_or(i64::MAX);
+        // Once; a fallback that is timed again stays locked.
+        effective = if now_s >= until { mode("fallback_mode") } else { "locked".to_owned() };
+    }
+    let permitted = match effective.as_str() {
+        "open" | "consent_cascade" => true,
+        "soft_locked" => !reason.is_empty(),
+        _ => false,
+    };
+    if permitted {
+        return Ok(());
+    }
+    let message = format!("sha256:{address} has the invalidation policy \"{effective}\"");
+    Err(ExecutionError::Grain(GrainError::new(ErrorCode::InvalidationDenied, message).field("invalidation_policy")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(policy: &str, reason: &str) -> bool {
+        let policy = Json::parse(policy.as_bytes()).unwrap();
+        policy_permits(Some(&policy), 1_000, reason, "00").is_ok()
+    }
+
+    #[test]
+    fn policies_fail_closed() {
+        assert!(policy_permits(None, 0, "", "00").is_ok());
+        assert!(verdict(r#"{"mode":"open"}"#, ""));
+        assert!(!verdict(r#"{"mode":"soft_locked"}"#, "") && verdict(r#"{"mode":"soft_locked"}"#, "why"));
+        for mode in ["locked", "quorum", "delegated", "hold", "novel"] {
+            assert!(!verdict(&format!(r#"{{"mode":"{mode}"}}"#), "why"), "{mode}");
+        }
+        assert!(!verdict("{}", "why"));
+        assert!(!verdict(r#"{"mode":"timed","locked_until":1001,"fallback_mode":"open"}"#, "why"));
+        assert!(verdict(r#"{"mode":"timed","locked_until":1000,"fallback_mode":"open"}"#, "why"));
+        assert!(!verdict(r#"{"mode":"timed","locked_until":1000}"#, "why"));
+    }
+
+    #[test]
+    fn a_session_writes_so_often_a_minute_and_no_oftener() {
+        let mut quotas = Quotas::default();
+        let start = Instant::now();
+        for _ in 0..REVERTS {
+            quotas.take("revert", start).unwrap();
+        }
+        assert_eq!(quotas.take("revert", start).unwrap_err().code(), "CAL-E043");
+        quotas.take("supersede", start).unwrap();
+        quotas.take("revert", start + MINUTE).unwrap();
+        for _ in 0..ADDS {
+            quotas.take("add", start).unwrap();
+        }
+        assert_eq!(quotas.take("add", start).unwrap_err().code(), "CAL-E052");
+    }
+}

@@ -1,0 +1,127 @@
+//! HISTORY: the versions of a grain or of a statement about a subject.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use datafusion::logical_expr::{Expr, col, in_list, lit};
+use gristmill_schemas::json::{Json, Object};
+
+use super::columns::{ADDRESS, SCORE, instant};
+use super::condition::among;
+use super::corpus::{NEW, OLD};
+use super::error::Result;
+use super::recall::{unbound, within};
+use super::{Answer, Hit, Reader, shown};
+use crate::cal::ast::{History, NamespaceScope, Target, Value};
+use crate::cal::limits::MAX_HISTORY_VERSIONS;
+use crate::cal::time::TimePoint;
+use crate::cal::{CalError, Code};
+
+impl Reader<'_, '_> {
+    pub(super) async fn history(&self, history: &History) -> Result<Answer> {
+        match history {
+            History::Versions { target, diff: None } => self.versions(target).await,
+            History::Versions { target, diff: Some(other) } => self.difference(target, other).await,
+            History::Triple { namespace, subject, relation, as_of } => {
+                self.triple(namespace.as_ref(), subject, relation, as_of.as_deref()).await
+            }
+        }
+    }
+
+    async fn versions(&self, target: &Target) -> Result<Answer> {
+        let start = self.corpus.resolve(target).await?;
+        let chain = self.chain(start).await?;
+        self.newest_first(among(&chain)).await
+    }
+
+    /// The addresses that supersession links with `start`, whichever member of the chain it is.
+    pub(super) async fn chain(&self, start: String) -> Result<Vec<String>> {
+        let mut known: BTreeSet<String> = BTreeSet::from([start.clone()]);
+        let mut frontier = vec![start];
+        // A chain that forks is followed into every branch, as far as versions are shown.
+        while !frontier.is_empty() && known.len() <= MAX_HISTORY_VERSIONS {
+            let listed =
+                |column: &str| in_list(col(column), frontier.iter().map(|one| lit(one.as_str())).collect(), false);
+            let links = self.corpus.links(listed(OLD).or(listed(NEW))).await?;
+            let found = links.into_iter().flat_map(|(old, new)| [Some(old), new]).flatten();
+            frontier = found.filter(|one| known.insert(one.clone())).collect();
+        }
+        Ok(known.into_iter().collect())
+    }
+
+    async fn triple(
+        &self,
+        namespace: Option<&NamespaceScope>,
+        subject: &Value,
+        relation: &Value,
+        as_of: Option<&str>,
+    ) -> Result<Answer> {
+        let is = |column: &str, value: &Value| match value {
+            Value::Text(text) => Ok(col(column).eq(lit(text.as_str()))),
+            Value::Parameter(parameter) => Err(unbound(parameter)),
+            other => Err(CalError::new(Code::E020, format!("\"{column}\" can't be {}.", other.kind()))),
+        };
+        let mut filter = is("subject", subject)?.and(is("relation", relation)?);
+        if let Some(within) = within(namespace, self.corpus.session.namespace.is_some()) {
+            filter = filter.and(within);
+        }
+        if let Some(text) = as_of {
+            let point = TimePoint::parse(text)
+                .ok_or_else(|| CalError::new(Code::E020, format!("\"{text}\" is not a time.")))?;
+            filter = filter.and(col("created_at").lt_eq(instant(point.resolve(self.corpus.session.now_ms))));
+        }
+        self.newest_first(filter).await
+    }
+
+    /// The visible grains for which `filter` holds, newest first, as many as HISTORY shows; counted in full.
+    async fn newest_first(&self, filter: Expr) -> Result<Answer> {
+        let matched = self.corpus.visible().await?.filter(filter)?;
+        let order = vec![col("created_at").sort(false, false), col(ADDRESS).sort(true, false)];
+        let page = matched.clone().select(vec![col(ADDRESS), lit(1.0_f64).alias(SCORE), col("created_at")])?;
+        let found = self.corpus.found(page.sort(order)?.limit(0, Some(MAX_HISTORY_VERSIONS))?).await?;
+        let total = match found.len() {
+            MAX_HISTORY_VERSIONS => self.corpus.count(matched.select(vec![col(ADDRESS)])?).await?,
+            fewer => fewer as u64,
+        };
+        let hits = self.corpus.hits(found, None, &[]).await?;
+        Ok(Answer { results: hits.iter().map(version).collect(), total, ..Answer::default() })
+    }
+
+    async fn difference(&self, target: &Target, other: &Target) -> Result<Answer> {
+        let (from, to) = (self.corpus.resolve(target).await?, self.corpus.resolve(other).await?);
+        let hits = self.corpus.hits(vec![(from, 1.0), (to, 1.0)], None, &[]).await?;
+        let changes = match hits.as_slice() {
+            [from, to] => changes(&from.view.payload, &to.view.payload),
+            // The same grain twice is one row.
+            _ => Vec::new(),
+        };
+        let results: Vec<_> = hits.iter().map(version).collect();
+        Ok(Answer { total: results.len() as u64, results, changes: Some(changes), ..Answer::default() })
+    }
+}
+
+/// A version, with what took its place.
+fn version(hit: &Hit) -> super::Entry {
+    let mut entry = shown::plain_entry(hit);
+    entry.notes.insert("superseded_by", hit.superseded_by.clone().map_or(Json::Null, Json::from));
+    entry
+}
+
+/// The fields that differ, by name: `{field, from, to}`, null for a field that one of them lacks.
+fn changes(from: &Object<'static>, to: &Object<'static>) -> Vec<Json<'static>> {
+    let mut fields: BTreeMap<&str, [Option<&Json<'static>>; 2]> = BTreeMap::new();
+    for (side, payload) in [from, to].into_iter().enumerate() {
+        for (name, value) in payload.iter() {
+            fields.entry(name).or_default()[side] = Some(value);
+        }
+    }
+    let differing = fields.into_iter().filter(|(_, [from, to])| from != to);
+    differing
+        .map(|(name, [from, to])| {
+            let mut change = Object::new();
+            change.insert("field", name.to_owned());
+            change.insert("from", from.cloned().unwrap_or(Json::Null));
+            change.insert("to", to.cloned().unwrap_or(Json::Null));
+            Json::Object(change)
+        })
+        .collect()
+}

@@ -1,0 +1,363 @@
+//! CAL executes: statements become DataFusion plans over the tables `grains` and `state` of a [`SessionContext`].
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`session`] | who asks, and what may they do? |
+//! | `corpus` | which grains can they see, and how are grains fetched? |
+//! | `columns`, `functions` | where is a field of CAL in a row? |
+//! | `condition`, `domain` | which rows pass a condition? |
+//! | `recall`, `stages`, `search`, `thread` | what is the plan of a RECALL? |
+//! | `set`, `history`, `assembly`, `explain`, `evolve` | what do the other statements do? |
+//! | [`answer`] | how is it told? |
+//! | [`error`] | why is there no answer? |
+//!
+//! There is one executor, DataFusion's: what is done here beside plans is what has no rows, such as sharing a budget among
+//! grains that were found. Answers are exact (LIMIT bounds the answer, not the scan) and the same for the same state, time and
+//! parameters: every order ends with the content address.
+
+pub mod answer;
+mod assembly;
+mod columns;
+mod condition;
+mod corpus;
+mod domain;
+pub mod error;
+pub mod evolve;
+mod explain;
+mod functions;
+mod history;
+mod recall;
+mod search;
+pub mod session;
+mod set;
+mod shown;
+mod stages;
+mod thread;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use datafusion::prelude::SessionContext;
+use gristmill_schemas::json::{Json, Object};
+
+pub use answer::{Answer, Entry, Hit, Response};
+pub use error::{ExecutionError, Result};
+pub use evolve::{GrainWriter, Write};
+pub use session::Session;
+
+use crate::cal::ast::*;
+use crate::cal::template::registry::Registry;
+use crate::cal::vocabulary::DescribeTarget;
+use crate::cal::{Bindings, CalError, Code, Effect, Options, Shape, bind, describe, parse_bytes, query_hash};
+use corpus::Corpus;
+use recall::{Planned, Planner, Scope};
+use stages::{Flow, VALUE};
+
+/// Executes CAL for one session.
+pub struct Executor {
+    context: SessionContext,
+    session: Session,
+    templates: Mutex<Registry>,
+    writer: Option<Arc<dyn GrainWriter>>,
+    quotas: Mutex<evolve::Quotas>,
+}
+
+impl Executor {
+    /// An executor over the tables `grains` and `state` of `context`. It reads only, until it has a writer.
+    pub fn new(context: SessionContext, session: Session) -> Executor {
+        Executor {
+            context,
+            session,
+            templates: Mutex::new(Registry::new()),
+            writer: None,
+            quotas: Mutex::new(evolve::Quotas::default()),
+        }
+    }
+
+    /// Appends what ADD, SUPERSEDE and REVERT make through `writer`, if the session may write.
+    pub fn with_writer(mut self, writer: Arc<dyn GrainWriter>) -> Executor {
+        self.writer = Some(writer);
+        self
+    }
+
+    /// Reads other tables from now on: those of a newer version of the lake.
+    pub fn set_context(&mut self, context: SessionContext) {
+        self.context = context;
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The session, to be changed between queries: the clock goes on.
+    pub fn session_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Reads, checks, binds and runs a query in text form.
+    ///
+    /// # Errors
+    /// Those of [`crate::cal::parse`], of [`bind()`], and of execution, with line and column where the query is at fault.
+    pub async fn run_text(&self, text: &[u8], bindings: &Bindings, options: Options) -> Result<Response> {
+        let parsed = parse_bytes(text, options)?;
+        let run = async {
+            let bound = bind(&parsed.query, bindings)?;
+            let mut response = self.run(&bound).await?;
+            response.query_hash = query_hash(&parsed.query);
+            response.answer.warnings.splice(0..0, parsed.warnings);
+            Ok(response)
+        };
+        run.await.map_err(|error: ExecutionError| error.located(text))
+    }
+
+    /// Runs a query whose parameters are bound.
+    ///
+    /// # Errors
+    /// [`ExecutionError::Cal`] with the code of the specification (E031 and E075 if it takes too long),
+    /// [`ExecutionError::Store`] and [`ExecutionError::Engine`] for problems of the environment.
+    pub async fn run(&self, query: &Query) -> Result<Response> {
+        let started = Instant::now();
+        let corpus = Corpus::new(&self.context, &self.session);
+        let limit = self.time_limit(&query.statement);
+        let answer = match tokio::time::timeout(limit, self.query(&corpus, query)).await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(too_slow(&query.statement, limit).into()),
+        };
+        Ok(Response {
+            statement_type: query.statement.name(),
+            tier: query.statement.effect().tier(),
+            query_hash: query_hash(query),
+            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            grains_scanned: corpus.scanned(),
+            answer,
+        })
+    }
+
+    fn time_limit(&self, statement: &Statement) -> Duration {
+        match statement {
+            Statement::Assemble(_) => self.session.assemble_timeout,
+            _ => self.session.query_timeout,
+        }
+    }
+
+    async fn query(&self, corpus: &Corpus<'_>, query: &Query) -> Result<Answer> {
+        if query.statement.effect() == Effect::Appends {
+            // Before anything is read: whether a grain exists is nobody's business who may not write.
+            evolve::allowed(&self.session, self.writer.is_some())?;
+        }
+        let asks = !matches!(query.statement, Statement::Explain(_));
+        let reader = Reader { executor: self, corpus, planner: Planner { corpus, asks } };
+        let scope = reader.bindings(&query.lets, &Scope::default()).await?;
+        match &query.statement {
+            Statement::Recall(recall) => reader.recall(recall, &scope).await,
+            Statement::Assemble(assemble) => reader.assemble(assemble, &scope).await,
+            Statement::SetOperation(operation) => reader.set_operation(operation, &scope).await,
+            Statement::Exists(exists) => reader.exists(exists).await,
+            Statement::History(history) => reader.history(history).await,
+            Statement::Explain(explained) => reader.explain(explained, &query.lets, &scope).await,
+            Statement::Describe(describe) => Ok(self.describe(describe)),
+            Statement::Batch(batch) => reader.batch(batch, &scope).await,
+            Statement::Coalesce(coalesce) => reader.coalesce(coalesce, &scope).await,
+            Statement::DefineTemplate(definition) => self.define(definition),
+            Statement::Add(add) => reader.add(add).await,
+            Statement::Supersede(supersede) => reader.supersede(supersede).await,
+            Statement::Revert(revert) => reader.revert(revert).await,
+        }
+    }
+
+    fn templates(&self) -> std::sync::MutexGuard<'_, Registry> {
+        self.templates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn define(&self, definition: &TemplateDefinition) -> Result<Answer> {
+        crate::render::Template::new(&definition.sections, definition.extends)?;
+        self.templates().define(definition.clone())?;
+        Ok(Answer::of_value(definition.name.clone()))
+    }
+
+    fn describe(&self, asked: &Describe) -> Answer {
+        Answer::of_value(match asked.target {
+            DescribeTarget::GrainTypes => describe::grain_types(),
+            DescribeTarget::Fields => describe::fields(asked.grain_type),
+            DescribeTarget::Capabilities => self.capabilities(),
+            DescribeTarget::Server => Json::Object(
+                [("name", "gristmill"), ("version", env!("CARGO_PKG_VERSION"))]
+                    .into_iter()
+                    .map(|(key, value)| (key, Json::from(value)))
+                    .collect(),
+            ),
+            DescribeTarget::Templates => {
+                let templates = self.templates();
+                let defined = templates.iter().map(|definition| {
+                    let text = Statement::DefineTemplate(definition.clone()).to_string();
+                    let pairs = [("name", definition.name.clone()), ("definition", text)];
+                    Json::Object(pairs.into_iter().map(|(key, value)| (key, Json::from(value))).collect())
+                });
+                Json::Array(defined.collect())
+            }
+            DescribeTarget::Grammar => Json::from(describe::GRAMMAR),
+        })
+    }
+
+    fn capabilities(&self) -> Json<'static> {
+        let mut object = Object::new();
+        object.insert("cal_conformance", describe::CONFORMANCE);
+        object.insert("cal_version", describe::VERSION);
+        object.insert("tier1_enabled", self.session.writes && self.writer.is_some());
+        object.insert("streaming", true);
+        object.insert("cross_lingual_search", false);
+        object.insert("auto_toon_enabled", self.session.auto_toon);
+        Json::Object(object)
+    }
+}
+
+fn too_slow(statement: &Statement, limit: Duration) -> CalError {
+    let code = match statement {
+        Statement::Assemble(_) => Code::E075,
+        _ => Code::E031,
+    };
+    CalError::new(code, format!("The query was stopped after {} ms.", limit.as_millis()))
+}
+
+/// One query that is being run.
+struct Reader<'r, 'e> {
+    executor: &'r Executor,
+    corpus: &'r Corpus<'e>,
+    planner: Planner<'r, 'e>,
+}
+
+impl Reader<'_, '_> {
+    /// What LETs bind, on top of what is bound `outside`.
+    async fn bindings(&self, lets: &[Let], outside: &Scope) -> Result<Scope> {
+        let mut scope = outside.clone();
+        for binding in lets {
+            match binding.extract {
+                Some(extract) => {
+                    let values = self.planner.values(&binding.query, extract, &scope).await?;
+                    scope.values.insert(binding.name.clone(), values);
+                }
+                None if self.planner.asks => {
+                    let hits = self.grains(&binding.query, &scope).await?;
+                    scope.grains.insert(binding.name.clone(), Arc::new(hits));
+                }
+                None => {
+                    scope.grains.insert(binding.name.clone(), Arc::default());
+                }
+            }
+        }
+        Ok(scope)
+    }
+
+    /// The grains of a RECALL that yields grains.
+    async fn grains(&self, recall: &Recall, scope: &Scope) -> Result<Vec<Hit>> {
+        let planned = self.planner.plan(recall, scope).await?;
+        let flow = Flow::new(planned.matched.clone()).through(&planned.stages)?.finish()?;
+        let hits = self.hits_of(flow, &planned).await?;
+        shown::diverse(hits, &recall.options)
+    }
+
+    async fn hits_of(&self, flow: Flow, planned: &Planned) -> Result<Vec<Hit>> {
+        let found = self.corpus.found(flow.into_frame()).await?;
+        self.corpus.hits(found, planned.terms.as_ref(), &planned.fields).await
+    }
+
+    async fn recall(&self, recall: &Recall, scope: &Scope) -> Result<Answer> {
+        let planned = self.planner.plan(recall, scope).await?;
+        let flow = Flow::new(planned.matched.clone()).through(&planned.stages)?.finish()?;
+        let mut answer = Answer { warnings: shown::warnings(&recall.options), ..Answer::default() };
+        match flow.shape {
+            Shape::Count => {
+                answer.value = Some(Json::from(self.counted(flow).await?));
+                answer.total = self.corpus.count(planned.matched).await?;
+            }
+            Shape::Values => {
+                let values = self.corpus.texts(flow.into_frame(), VALUE).await?;
+                answer.value = Some(Json::Array(values.into_iter().map(Json::from).collect()));
+                answer.total = self.corpus.count(planned.matched).await?;
+            }
+            Shape::First if flow.of_values => {
+                let first = self.corpus.texts(flow.into_frame(), VALUE).await?.into_iter().next();
+                answer.value = Some(first.map_or(Json::Null, Json::from));
+                answer.total = self.corpus.count(planned.matched).await?;
+            }
+            Shape::Groups => {
+                answer.groups = Some(self.groups(flow, recall, &planned).await?);
+                answer.total = self.corpus.count(planned.matched).await?;
+            }
+            Shape::Grains | Shape::First => {
+                let bound = (flow.most, flow.skips);
+                let hits = self.hits_of(flow, &planned).await?;
+                answer.total = self.total(bound, hits.len() as u64, &planned).await?;
+                let hits = shown::diverse(hits, &recall.options)?;
+                shown::fill(&mut answer, &hits, recall, &planned.plain, self.executor.session.now_ms);
+            }
+        }
+        Ok(answer)
+    }
+
+    /// How many grains matched. A page that isn't full holds them all.
+    async fn total(&self, (most, skips): (Option<u64>, bool), found: u64, planned: &Planned) -> Result<u64> {
+        match most {
+            Some(most) if found < most && !skips => Ok(found),
+            _ => self.corpus.count(planned.matched.clone()).await,
+        }
+    }
+
+    /// The number in the one row of a counted flow.
+    async fn counted(&self, flow: Flow) -> Result<u64> {
+        let counts = self.corpus.texts(flow.into_frame(), stages::COUNT).await?;
+        Ok(counts.first().and_then(|count| count.parse().ok()).unwrap_or_default())
+    }
+
+    /// Grains by the value of a field, values in order.
+    async fn groups(&self, flow: Flow, recall: &Recall, planned: &Planned) -> Result<Vec<(String, Vec<Entry>)>> {
+        let Some(field) = flow.group else { return Ok(Vec::new()) };
+        let hits = self.hits_of(flow, planned).await?;
+        let mut groups: std::collections::BTreeMap<String, Vec<Entry>> = std::collections::BTreeMap::new();
+        for hit in &hits {
+            if let Some(value) = crate::render::value::value_of(hit, &field.into()) {
+                let value = value.as_str().map_or_else(|| value.to_canonical_string(), str::to_owned);
+                groups.entry(value).or_default().push(shown::entry(hit, recall, &planned.plain));
+            }
+        }
+        Ok(groups.into_iter().collect())
+    }
+
+    async fn exists(&self, exists: &Exists) -> Result<Answer> {
+        let address = corpus::target_address(&exists.target)?;
+        Ok(Answer::of_value(self.corpus.look_up(address).await?.is_some()))
+    }
+
+    async fn coalesce(&self, coalesce: &Coalesce, scope: &Scope) -> Result<Answer> {
+        let mut last = Answer::default();
+        for (branch, recall) in coalesce.branches.iter().enumerate() {
+            let answer = self.recall(recall, scope).await?;
+            if answer.has_grains() {
+                return Ok(Answer { branch: Some(branch), ..answer });
+            }
+            last.warnings.extend(answer.warnings);
+        }
+        Ok(last)
+    }
+
+    /// Every entry has its own answer or error; one that fails leaves the others as they are.
+    async fn batch(&self, batch: &Batch, scope: &Scope) -> Result<Answer> {
+        let mut entries = Vec::with_capacity(batch.entries.len());
+        for entry in &batch.entries {
+            let answer = match &entry.query {
+                BatchQuery::Recall(recall) => self.recall(recall, scope).await,
+                BatchQuery::Exists(exists) => self.exists(exists).await,
+                BatchQuery::History(history) => self.history(history).await,
+                BatchQuery::Describe(describe) => Ok(self.executor.describe(describe)),
+                BatchQuery::Coalesce(coalesce) => self.coalesce(coalesce, scope).await,
+            };
+            let told = match answer {
+                Ok(answer) => answer.to_object(),
+                Err(error) => [("error", error.to_json())].into_iter().collect(),
+            };
+            entries.push((entry.label.clone(), Json::Object(told)));
+        }
+        Ok(Answer { entries: Some(entries), ..Answer::default() })
+    }
+}
