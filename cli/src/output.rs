@@ -50,6 +50,16 @@ impl Printer {
         Printer { format: own.format.or(general.format).unwrap_or(fitting) }
     }
 
+    /// The format.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// True if a person is to read it.
+    pub fn is_for_people(&self) -> bool {
+        self.format == Format::Table
+    }
+
     /// Prints one result.
     pub fn record(&self, record: &impl Serialize) -> Result<(), Failure> {
         let value =
@@ -202,7 +212,7 @@ fn table(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<String, Failure>
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
     // A line under the header, none between rows.
-    table.remove_style(TableComponent::HorizontalLines);
+    table.remove_style(TableComponent::HorizontalLines).remove_style(TableComponent::MiddleIntersections);
     table.set_header(schema.fields().iter().map(|field| field.name()));
     for (at, field) in schema.fields().iter().enumerate().filter(|(_, field)| field.data_type().is_numeric()) {
         let _ = field;

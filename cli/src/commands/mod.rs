@@ -1,11 +1,14 @@
 //! One file per command: what it reads, what it calls, what it prints. The work itself is done by the libraries.
 
+mod demo;
 mod generate;
 mod grain;
 mod ingest;
 mod manual;
 mod sql;
 mod verify;
+
+use std::pin::Pin;
 
 use crate::args::{Arguments, Command, Common, Grain, Results};
 use crate::exit::{Failure, Outcome};
@@ -16,6 +19,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let Arguments { common, results, command } = arguments;
     let context = Context { common, results };
     match command {
+        Command::Demo(arguments) => demo::run(&context, arguments).await,
         Command::Ingest(arguments) => ingest::run(&context, arguments).await,
         Command::Verify(arguments) => verify::run(&context, arguments).await,
         Command::Generate(arguments) => generate::run(&context, arguments),
@@ -27,6 +31,11 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Man { folder } => manual::pages(folder),
         _ => Err(Failure::usage("later")),
     }
+}
+
+/// [`run`] for a command that runs others.
+fn run_boxed(arguments: Arguments) -> Pin<Box<dyn Future<Output = Result<Outcome, Failure>>>> {
+    Box::pin(run(arguments))
 }
 
 /// What every command has.
