@@ -272,7 +272,7 @@ pub struct Sql {
 
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The file to write (several, numbered, if one would be too large for its format)
+    /// The file to write (several, numbered, if one would be too large for its format); `-` for standard output
     pub out: PathBuf,
     /// What to write [default: by the name's ending]
     #[arg(long = "format", value_enum, value_name = "KIND")]
@@ -283,6 +283,9 @@ pub struct Export {
     /// How the grain region of a container is compressed
     #[arg(long, value_enum, default_value_t = Compression::None)]
     pub compression: Compression,
+    /// Continue a container in another file at this size [default: just below 4G, or 256M if compressed]
+    #[arg(long, value_name = "SIZE")]
+    pub split: Option<Size>,
     /// Overwrite files that exist
     #[arg(long)]
     pub force: bool,

@@ -8,6 +8,7 @@
 //! | [`segment`] | how is a segment laid out, written, and looked up by address? |
 //! | [`ingest`] | how do sources become segments? |
 //! | [`verify`] | is every grain, in files or in the lake, what its address says? |
+//! | [`export`] | how do grains leave the lake? |
 //! | [`progress`] | how far is a piece of work? |
 //! | [`text`] | which words has a grain, and how well do they fit a search? |
 //! | [`error`] | what went wrong, and what would the caller do about it? |
@@ -16,6 +17,7 @@
 
 mod crew;
 pub mod error;
+pub mod export;
 pub mod hash;
 pub mod index;
 pub mod ingest;

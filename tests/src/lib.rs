@@ -1,5 +1,7 @@
-//! What the tests of the public surface share: the conformance runner, small lakes, the data sets, the places of the case files.
+//! What the tests of the public surface share: the conformance runner, the binary, small lakes, the data sets, the places of
+//! the case files.
 
+pub mod binary;
 pub mod conformance;
 pub mod datasets;
 pub mod fixture;

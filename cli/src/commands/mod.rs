@@ -1,6 +1,7 @@
 //! One file per command: what it reads, what it calls, what it prints. The work itself is done by the libraries.
 
 mod demo;
+mod export;
 mod generate;
 mod grain;
 mod ingest;
@@ -22,6 +23,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Demo(arguments) => demo::run(&context, arguments).await,
         Command::Ingest(arguments) => ingest::run(&context, arguments).await,
         Command::Verify(arguments) => verify::run(&context, arguments).await,
+        Command::Export(arguments) => export::run(&context, arguments).await,
         Command::Generate(arguments) => generate::run(&context, arguments),
         Command::Grain(Grain::Encode(lines)) => grain::encode(lines),
         Command::Grain(Grain::Decode(lines)) => grain::decode(lines),

@@ -12,6 +12,8 @@
 //! | `location` | where is the lake, and how does a file become part of it all at once? |
 //! | `table` | which files has a table, and how is a change committed? |
 //! | `ledger` | which sources were taken in, and how far? |
+//! | `lifecycle` | what is the current state of these grains? |
+//! | `scan` | what are all rows of `grains`? |
 //! | `records` | how are rows of the small tables written and read? |
 //! | `audit` | what did the engine do? |
 //!
@@ -20,8 +22,10 @@
 
 mod audit;
 mod ledger;
+mod lifecycle;
 mod location;
 mod records;
+mod scan;
 mod table;
 
 use std::sync::Arc;
@@ -36,6 +40,7 @@ pub use audit::AUDIT;
 pub use ledger::{Ledger, Progress, transaction_name};
 pub use location::LakeLocation;
 pub(crate) use records::read_file;
+pub use scan::RowStream;
 pub use table::{Change, DataFile, Table};
 
 use crate::error::{EngineError, Result};

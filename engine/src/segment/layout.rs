@@ -96,6 +96,11 @@ pub fn grains_properties() -> WriterProperties {
     builder.build()
 }
 
+/// The properties of files with the rows of `grains` in any order.
+pub fn unsorted_grains_properties() -> WriterProperties {
+    grains_properties().into_builder().set_sorting_columns(None).build()
+}
+
 /// The properties of the other tables' files.
 pub fn records_properties() -> WriterProperties {
     common().set_statistics_enabled(EnabledStatistics::None).build()

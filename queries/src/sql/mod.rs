@@ -24,6 +24,7 @@
 //! | `blocks`, `message_views`, `cost` | the functions that those need: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
 //! | `scalar` | what can be asked of one grain or value? |
 //! | `script` | how are several statements of one text run? |
+//! | `selection` | which grains does a condition pick? |
 //! | `container_file` | `mg_file(path)`: a file as a table |
 //! | `walk` | `history(address)`, `provenance(address, depth)` |
 //! | `as_of` | `as_of(instant)`: what was current then |
@@ -41,6 +42,7 @@ mod messages;
 mod pattern;
 mod scalar;
 mod script;
+mod selection;
 mod system;
 mod views;
 mod walk;
@@ -63,6 +65,7 @@ pub use datafusion::error::DataFusionError;
 pub use datafusion::prelude::SessionContext;
 pub use lake_table::LakeTable;
 pub use script::{completions, execute, statements};
+pub use selection::select_grains;
 
 /// What a user can choose.
 #[derive(Debug, Clone, Default)]

@@ -1,0 +1,88 @@
+//! `export`: grains out of the lake.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use gristmill_engine::error::EngineError;
+use gristmill_engine::export::{ExportFormat, ExportOptions, export};
+use gristmill_engine::lake::{Lake, RowStream};
+use gristmill_engine::progress::WorkProgress;
+use gristmill_queries::sql::{SqlOptions, lake_context, select_grains};
+use gristmill_schemas::container::Codec;
+
+use super::Context;
+use super::ingest::{position, stop_on_interrupt};
+use super::sql::failure;
+use crate::args::{Compression, Export, ExportKind, Results};
+use crate::exit::{Failure, Outcome};
+use crate::progress::Progress;
+
+/// Writes all grains, or those that a condition picks.
+pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failure> {
+    let printer = context.printer(Results::default());
+    let format = format_of(&arguments)?;
+    let lake = Lake::open(context.lake()).await?;
+    let rows = match &arguments.condition {
+        Some(condition) => picked(context, &lake, format, condition).await?,
+        None => lake.scan(format.columns())?,
+    };
+    let to_stdout = arguments.out.as_os_str() == "-";
+    let options = ExportOptions {
+        out: arguments.out,
+        format,
+        overwrite: arguments.force,
+        split: arguments.split.map(|size| size.0),
+        threads: context.threads(),
+    };
+    let progress = Arc::new(WorkProgress::default());
+    stop_on_interrupt(Arc::clone(&progress));
+    let watched = Arc::clone(&progress);
+    let shown = Progress::show(&context.common, "export", move || position(&watched));
+    let report = export(&lake, rows, &options, progress).await;
+    drop(shown);
+    let report = report?;
+    // The result must not follow the grains.
+    if !to_stdout {
+        printer.record(&report)?;
+    }
+    Ok(Outcome::Done)
+}
+
+async fn picked(context: &Context, lake: &Lake, format: ExportFormat, condition: &str) -> Result<RowStream, Failure> {
+    let options =
+        SqlOptions { threads: context.threads(), memory: context.common.memory.map(|memory| memory.0 as usize) };
+    let session = lake_context(lake, &options).await.map_err(failure)?;
+    let rows = select_grains(&session, format.columns(), condition).await.map_err(failure)?;
+    let fault = |cause| EngineError::File { what: "can't read", path: "grains".to_owned(), cause: Box::new(cause) };
+    Ok(Box::pin(rows.map_err(fault)))
+}
+
+fn format_of(arguments: &Export) -> Result<ExportFormat, Failure> {
+    let kind = arguments.kind.or_else(|| kind_of(&arguments.out)).ok_or_else(|| {
+        let out = arguments.out.display();
+        Failure::usage(format!("`{out}` doesn't say what to write; .mg, .frames, .jsonl and .parquet do, or --format"))
+    })?;
+    let format = match (kind, arguments.compression) {
+        (ExportKind::Mg, Compression::None) => ExportFormat::Container(Codec::None),
+        (ExportKind::Mg, Compression::Zstd) => ExportFormat::Container(Codec::Zstd),
+        (ExportKind::Mg, Compression::Lz4) => ExportFormat::Container(Codec::Lz4),
+        (ExportKind::Frames, _) => ExportFormat::Frames,
+        (ExportKind::Jsonl, _) => ExportFormat::JsonLines,
+        (ExportKind::Parquet, _) => ExportFormat::Parquet,
+    };
+    if arguments.out.as_os_str() == "-" && matches!(format, ExportFormat::Container(_)) {
+        return Err(Failure::usage("a container can't be written to standard output; frames and jsonl can"));
+    }
+    Ok(format)
+}
+
+fn kind_of(out: &Path) -> Option<ExportKind> {
+    match out.extension()?.to_str()? {
+        "mg" => Some(ExportKind::Mg),
+        "frames" => Some(ExportKind::Frames),
+        "jsonl" | "ndjson" => Some(ExportKind::Jsonl),
+        "parquet" => Some(ExportKind::Parquet),
+        _ => None,
+    }
+}

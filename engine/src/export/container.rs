@@ -1,0 +1,170 @@
+//! Rows to `.mg` files.
+//!
+//! Offsets stand before the grains, and grains are to ascend by their creation time: so the grains of one file are spooled
+//! first, and written in order when the file is full. Nothing but a few words per grain is held in memory.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+
+use arrow::array::RecordBatch;
+use gristmill_connectors::source::SourceBytes;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::container::{
+    CONTAINER_HEADER_LENGTH, Codec, ContainerOptions, ContainerWriter, FOOTER_LENGTH, MAX_CONTAINER_LENGTH, Manifest,
+};
+use gristmill_schemas::grain::Encoding;
+use tempfile::NamedTempFile;
+
+use super::output::Target;
+use super::rows::GrainRows;
+use super::{ExportOptions, ExportedFile, Sink};
+use crate::error::Result;
+use crate::lake::Lake;
+
+/// Bytes of a manifest's entry at most: two addresses in hex, an instant, a word, and their keys.
+const STATE_BYTES: u64 = 192;
+
+/// Bytes of a grain region that is compressed: a reader has to hold all of it.
+const COMPRESSED_REGION: u64 = 256 << 20;
+
+/// Grains of a file at most, so that what is held of each stays within 256 MiB.
+const FILE_GRAINS: usize = 4 << 20;
+
+/// Writes containers.
+pub(super) struct ContainerSink {
+    lake: Lake,
+    codec: Codec,
+    target: Target,
+    /// Bytes that a file may have, counted at worst.
+    limit: u64,
+    spool: Spool,
+    files: Vec<ExportedFile>,
+}
+
+impl ContainerSink {
+    pub(super) fn new(lake: Lake, codec: Codec, options: &ExportOptions) -> Result<ContainerSink> {
+        let target = Target::new(options)?;
+        let most = if codec == Codec::None { MAX_CONTAINER_LENGTH - 1 } else { COMPRESSED_REGION };
+        let limit = options.split.unwrap_or(most).min(most);
+        let spool = Spool::new(&target)?;
+        Ok(ContainerSink { lake, codec, target, limit, spool, files: Vec::new() })
+    }
+
+    /// Writes the spooled grains to `target`.
+    fn write(&mut self, target: &Target) -> Result<()> {
+        let spool = std::mem::replace(&mut self.spool, Spool::new(&self.target)?);
+        let encoding = if spool.only_cbor { Encoding::Cbor } else { Encoding::MessagePack };
+        let (bytes, grains) = spool.finish(&self.target)?;
+        let manifest = self.manifest(&grains)?;
+        let with_manifest = !manifest.entries.is_empty();
+        let options = ContainerOptions {
+            sorted: true,
+            deduplicated: true,
+            codec: self.codec,
+            with_manifest,
+            manifest_encoding: encoding,
+        };
+        let file = target.scratch()?;
+        let sink = BufWriter::with_capacity(1 << 20, target.fault(file.reopen())?);
+        let lengths = grains.iter().map(|grain| grain.length).collect();
+        let mut writer = target.fault(ContainerWriter::new(sink, options, lengths))?;
+        for grain in &grains {
+            let start = grain.start as usize;
+            target.fault(writer.push(bytes.get(start..start + grain.length as usize).unwrap_or_default()))?;
+        }
+        target.fault(writer.finish(with_manifest.then_some(&manifest)))?;
+        let size = target.fault(file.as_file().metadata())?.len();
+        target.put(file)?;
+        self.files.push(target.written(grains.len() as u64, size, manifest.entries.len() as u64));
+        Ok(())
+    }
+
+    /// What `state` says of these grains.
+    fn manifest(&self, grains: &[Spooled]) -> Result<Manifest> {
+        let wanted: HashSet<&ContentAddress> = grains.iter().map(|grain| &grain.address).collect();
+        // A sink works on a thread for blocking work, where waiting is allowed.
+        let states = self.lake.portable_states(|address| wanted.contains(address));
+        Ok(Manifest { entries: tokio::runtime::Handle::current().block_on(states)? })
+    }
+}
+
+impl Sink for ContainerSink {
+    fn push(&mut self, rows: &RecordBatch) -> Result<()> {
+        let rows = GrainRows::of(rows)?;
+        for row in 0..rows.len() {
+            let grain = rows.delivered(row)?;
+            if self.spool.worst_length() + grain.len() as u64 + 4 + STATE_BYTES > self.limit && !self.spool.is_empty()
+                || self.spool.len() >= FILE_GRAINS
+            {
+                self.write(&self.target.numbered(self.files.len() + 1))?;
+            }
+            self.target.fault(self.spool.push(&grain, &rows, row))?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Vec<ExportedFile>> {
+        let last = if self.files.is_empty() { self.target.clone() } else { self.target.numbered(self.files.len() + 1) };
+        self.write(&last)?;
+        Ok(self.files)
+    }
+}
+
+/// Grains that wait for their file, in the order in which they came.
+struct Spool {
+    file: NamedTempFile,
+    writer: BufWriter<File>,
+    grains: Vec<Spooled>,
+    bytes: u64,
+    only_cbor: bool,
+}
+
+/// Where a grain lies in the spool, and where it belongs in the file.
+struct Spooled {
+    created_at: i64,
+    address: ContentAddress,
+    start: u64,
+    length: u32,
+}
+
+impl Spool {
+    fn new(target: &Target) -> Result<Spool> {
+        let file = target.scratch()?;
+        let writer = BufWriter::with_capacity(1 << 20, target.fault(file.reopen())?);
+        Ok(Spool { file, writer, grains: Vec::new(), bytes: 0, only_cbor: true })
+    }
+
+    fn len(&self) -> usize {
+        self.grains.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.grains.is_empty()
+    }
+
+    /// The length of the file if every grain had state.
+    fn worst_length(&self) -> u64 {
+        let fixed = (CONTAINER_HEADER_LENGTH + FOOTER_LENGTH) as u64;
+        fixed + self.bytes + self.grains.len() as u64 * (4 + STATE_BYTES)
+    }
+
+    fn push(&mut self, grain: &[u8], rows: &GrainRows, row: usize) -> std::io::Result<()> {
+        self.writer.write_all(grain)?;
+        self.only_cbor &= rows.is_cbor(row);
+        let length = u32::try_from(grain.len()).map_err(std::io::Error::other)?;
+        let (created_at, address) = (rows.created_at(row), rows.address(row));
+        self.grains.push(Spooled { created_at, address, start: self.bytes, length });
+        self.bytes += u64::from(length);
+        Ok(())
+    }
+
+    /// The spooled bytes, and the grains in the order of the file, each once.
+    fn finish(self, target: &Target) -> Result<(SourceBytes, Vec<Spooled>)> {
+        target.fault(self.writer.into_inner().map_err(std::io::IntoInnerError::into_error))?;
+        let mut grains = self.grains;
+        grains.sort_unstable_by_key(|grain| (grain.created_at, grain.address));
+        grains.dedup_by_key(|grain| grain.address);
+        Ok((SourceBytes::map_spooled(self.file.into_temp_path())?, grains))
+    }
+}

@@ -1,0 +1,154 @@
+//! Export: grains out of the lake, as they came in.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `rows` | which grains are in a batch of rows, and are they still what their addresses say? |
+//! | `container` | how do rows become `.mg` files, sorted and split? |
+//! | `stream` | how do they become frames, JSON lines or Parquet, in one pass? |
+//! | `output` | how does a file appear all at once, or not at all? |
+//!
+//! Rows come as a stream, from [`Lake::scan`] or from a query. Every blob is hashed once more on its way out; a grain that
+//! came in an envelope goes out in it.
+
+mod container;
+mod output;
+mod rows;
+mod stream;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use futures::StreamExt;
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::container::Codec;
+use gristmill_schemas::grain::Field;
+use serde::Serialize;
+
+use crate::error::{Context, EngineError, Result};
+use crate::lake::{Lake, RowStream};
+use crate::progress::WorkProgress;
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// `.mg` containers, the grain region compressed with this codec.
+    Container(Codec),
+    /// Length-prefixed frames.
+    Frames,
+    /// Grains as JSON, one a line, in the form that `grain encode` reads.
+    JsonLines,
+    /// The rows themselves.
+    Parquet,
+}
+
+impl ExportFormat {
+    /// The columns that rows must have for this format, in this order; `None` for all of `grains`.
+    pub fn columns(self) -> Option<&'static [&'static str]> {
+        match self {
+            ExportFormat::Parquet => None,
+            _ => Some(&GRAIN_COLUMNS),
+        }
+    }
+}
+
+/// What makes a grain: in the order of the table.
+const GRAIN_COLUMNS: [&str; 5] = [
+    IdentityColumn::ContentAddress.name(),
+    IdentityColumn::Encoding.name(),
+    IdentityColumn::Blob.name(),
+    IdentityColumn::Envelope.name(),
+    Field::CreatedAt.name(),
+];
+
+/// What a user can choose.
+#[derive(Debug, Clone)]
+pub struct ExportOptions {
+    /// The file to write; `-` for standard output, where the format is a stream.
+    pub out: PathBuf,
+    /// What to write.
+    pub format: ExportFormat,
+    /// Whether files that exist are written over.
+    pub overwrite: bool,
+    /// Bytes from which on a container is continued in another file, if less than its offsets reach.
+    pub split: Option<u64>,
+    /// Threads to work on; 0 for one per core.
+    pub threads: usize,
+}
+
+/// The result of an export.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ExportReport {
+    /// Grains that were written.
+    pub grains: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Entries of index manifests.
+    pub states: u64,
+    /// Wall-clock time.
+    pub seconds: f64,
+    /// The files, in their order.
+    pub files: Vec<ExportedFile>,
+}
+
+/// A file that was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExportedFile {
+    /// Where it is.
+    pub path: String,
+    /// Grains in it.
+    pub grains: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Entries of its index manifest.
+    pub states: u64,
+}
+
+/// Takes rows, bit by bit, and makes files of them.
+trait Sink: Send {
+    fn push(&mut self, rows: &RecordBatch) -> Result<()>;
+
+    fn finish(self: Box<Self>) -> Result<Vec<ExportedFile>>;
+}
+
+/// Writes `rows`, which have the format's [`columns`](ExportFormat::columns), as of the version of `lake`.
+///
+/// # Errors
+/// [`EngineError::File`] if a file can't be written or exists already, or a row isn't what its address says;
+/// [`EngineError::Interrupted`]; whatever the stream says. Files that were begun are then removed.
+pub async fn export(
+    lake: &Lake,
+    mut rows: RowStream,
+    options: &ExportOptions,
+    progress: Arc<WorkProgress>,
+) -> Result<ExportReport> {
+    let started = Instant::now();
+    let mut sink: Box<dyn Sink> = match options.format {
+        ExportFormat::Container(codec) => Box::new(container::ContainerSink::new(lake.clone(), codec, options)?),
+        ExportFormat::Frames => Box::new(stream::FrameSink::new(options)?),
+        ExportFormat::JsonLines => Box::new(stream::JsonSink::new(options)?),
+        ExportFormat::Parquet => Box::new(stream::ParquetSink::new(options)?),
+    };
+    while let Some(batch) = rows.next().await {
+        if progress.is_stopped() {
+            return Err(EngineError::Interrupted);
+        }
+        let batch = batch?;
+        WorkProgress::add(&progress.grains, batch.num_rows() as u64);
+        WorkProgress::add(&progress.bytes, batch.get_array_memory_size() as u64);
+        sink = blocking(move || sink.push(&batch).map(|()| sink)).await?;
+    }
+    let files = blocking(move || sink.finish()).await?;
+    Ok(ExportReport {
+        grains: files.iter().map(|file| file.grains).sum(),
+        bytes: files.iter().map(|file| file.bytes).sum(),
+        states: files.iter().map(|file| file.states).sum(),
+        seconds: started.elapsed().as_secs_f64(),
+        files,
+    })
+}
+
+async fn blocking<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(job).await.file("can't finish", "the export")?
+}

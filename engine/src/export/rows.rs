@@ -1,0 +1,98 @@
+//! The grains in a batch of rows.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{IdentityColumn, delivered_bytes};
+use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::grain::{Encoding, Field, Header};
+
+use crate::error::{Context, EngineError, Result};
+use crate::hash::{Digest, sha256_each};
+
+/// A batch whose blobs were proven to be what their addresses say.
+pub(super) struct GrainRows {
+    addresses: Vec<ContentAddress>,
+    encodings: StringArray,
+    blobs: BinaryArray,
+    envelopes: BinaryArray,
+    created: TimestampMicrosecondArray,
+}
+
+impl GrainRows {
+    /// The grains of `batch`, whose columns may have any Arrow type that holds the same values.
+    ///
+    /// # Errors
+    /// [`EngineError::File`] if a column is missing or a blob isn't what its address says.
+    pub(super) fn of(batch: &RecordBatch) -> Result<GrainRows> {
+        let column = |name: &str, kind: &DataType| -> Result<ArrayRef> {
+            let found = batch.column_by_name(name).ok_or("there is no such column").file("can't export", name)?;
+            if found.data_type() == kind { Ok(Arc::clone(found)) } else { cast(found, kind).file("can't export", name) }
+        };
+        let instant = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let texts = column(IdentityColumn::ContentAddress.name(), &DataType::Utf8)?;
+        let blobs = column(IdentityColumn::Blob.name(), &DataType::Binary)?.as_binary::<i32>().clone();
+        Ok(GrainRows {
+            addresses: proven(texts.as_string(), &blobs)?,
+            encodings: column(IdentityColumn::Encoding.name(), &DataType::Utf8)?.as_string::<i32>().clone(),
+            envelopes: column(IdentityColumn::Envelope.name(), &DataType::Binary)?.as_binary::<i32>().clone(),
+            created: column(Field::CreatedAt.name(), &instant)?.as_primitive::<TimestampMicrosecondType>().clone(),
+            blobs,
+        })
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// The address of grain `row`.
+    pub(super) fn address(&self, row: usize) -> ContentAddress {
+        self.addresses.get(row).copied().unwrap_or(ContentAddress::from_digest([0; 32]))
+    }
+
+    /// The blob of grain `row`.
+    pub(super) fn blob(&self, row: usize) -> &[u8] {
+        self.blobs.value(row)
+    }
+
+    /// The bytes in which grain `row` came.
+    pub(super) fn delivered(&self, row: usize) -> Result<Cow<'_, [u8]>> {
+        let envelope = self.envelopes.is_valid(row).then(|| self.envelopes.value(row));
+        delivered_bytes(self.blob(row), envelope).file("can't export", self.address(row))
+    }
+
+    /// True if grain `row` is known to be CBOR.
+    pub(super) fn is_cbor(&self, row: usize) -> bool {
+        self.encodings.is_valid(row) && self.encodings.value(row) == Encoding::Cbor.name()
+    }
+
+    /// When grain `row` was created, in microseconds since 1970: what the payload says, else the header's second.
+    pub(super) fn created_at(&self, row: usize) -> i64 {
+        if self.created.is_valid(row) {
+            return self.created.value(row);
+        }
+        Header::read(self.blob(row)).map_or(0, |header| i64::from(header.created_at_seconds) * 1_000_000)
+    }
+}
+
+/// The addresses, after all blobs were hashed again: damage must not leave the lake under a good name.
+fn proven(texts: &StringArray, blobs: &BinaryArray) -> Result<Vec<ContentAddress>> {
+    let mut digests = vec![Digest::default(); blobs.len()];
+    sha256_each(&mut digests, |row| blobs.value(row));
+    let address_of = |(text, digest): (Option<&str>, Digest)| {
+        let text = text.unwrap_or_default();
+        let claimed: ContentAddress = text.parse().file("can't export", text)?;
+        if claimed == ContentAddress::from_digest(digest) {
+            return Ok(claimed);
+        }
+        let message = "the blob isn't what its address says; `gristmill verify` tells what else is damaged";
+        let cause = GrainError::new(ErrorCode::Integrity, message).into();
+        Err(EngineError::File { what: "can't export", path: text.to_owned(), cause })
+    };
+    texts.iter().zip(digests).map(address_of).collect()
+}

@@ -1,0 +1,172 @@
+//! Rows to formats that are written in one pass: frames, JSON lines, Parquet.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::{Array, RecordBatch};
+use arrow::compute::cast;
+use arrow::error::ArrowError;
+use gristmill_schemas::columns::grains_schema;
+use gristmill_schemas::container::{FRAME_END, write_frame};
+use gristmill_schemas::error::GrainError;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Encoding, Grain, Mode, Payload};
+use gristmill_schemas::json::{Json, Object};
+use parquet::arrow::ArrowWriter;
+use rayon::prelude::*;
+
+use super::output::{Output, Target};
+use super::rows::GrainRows;
+use super::{ExportOptions, ExportedFile, Sink};
+use crate::error::{Context, Result};
+use crate::segment::unsorted_grains_properties;
+
+/// Writes frames (§11.6), grains as they were delivered.
+pub(super) struct FrameSink {
+    out: Output,
+    grains: u64,
+}
+
+impl FrameSink {
+    pub(super) fn new(options: &ExportOptions) -> Result<FrameSink> {
+        Ok(FrameSink { out: Target::new(options)?.begin()?, grains: 0 })
+    }
+}
+
+impl Sink for FrameSink {
+    fn push(&mut self, rows: &RecordBatch) -> Result<()> {
+        let rows = GrainRows::of(rows)?;
+        let mut frame = Vec::new();
+        for row in 0..rows.len() {
+            frame.clear();
+            write_frame(&rows.delivered(row)?, &mut frame).file("can't export", rows.address(row))?;
+            let written = self.out.write_all(&frame);
+            self.out.target().fault(written)?;
+        }
+        self.grains += rows.len() as u64;
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Vec<ExportedFile>> {
+        let written = self.out.write_all(&FRAME_END);
+        self.out.target().fault(written)?;
+        Ok(vec![self.out.finish(self.grains)?])
+    }
+}
+
+/// Writes one JSON object a line: address, grain, and the options that encode it to the same bytes again.
+pub(super) struct JsonSink {
+    out: Output,
+    grains: u64,
+    pool: rayon::ThreadPool,
+}
+
+impl JsonSink {
+    pub(super) fn new(options: &ExportOptions) -> Result<JsonSink> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
+        Ok(JsonSink { out: Target::new(options)?.begin()?, grains: 0, pool: pool.file("can't start", "threads")? })
+    }
+}
+
+impl Sink for JsonSink {
+    fn push(&mut self, rows: &RecordBatch) -> Result<()> {
+        let rows = GrainRows::of(rows)?;
+        let line = |row: usize| line_of(&rows, row).file("can't export", rows.address(row));
+        let lines: Result<Vec<String>> = self.pool.install(|| (0..rows.len()).into_par_iter().map(line).collect());
+        for line in lines? {
+            let written = self.out.write_all(line.as_bytes());
+            self.out.target().fault(written)?;
+        }
+        self.grains += rows.len() as u64;
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<ExportedFile>> {
+        Ok(vec![self.out.finish(self.grains)?])
+    }
+}
+
+fn line_of(rows: &GrainRows, row: usize) -> Result<String, GrainError> {
+    let payload = Payload::open(rows.blob(row), DEFAULT_PAYLOAD_LIMIT)?;
+    let grain = Grain::decode(&payload, Mode::Lenient)?;
+    let mut members = Object::new();
+    members.insert("content_address", rows.address(row).to_string());
+    if grain.is_encrypted() {
+        // Nobody here can see the fields; the bytes are all there is.
+        members.insert("blob_hex", hex_of(rows.blob(row)));
+    } else {
+        members.insert("grain", grain.to_json());
+        members.insert("options", options_of(&grain));
+    }
+    let mut line = String::new();
+    Json::Object(members).write(&mut line);
+    line.push('\n');
+    Ok(line)
+}
+
+/// The options of `grain encode`, where they aren't at their defaults.
+fn options_of(grain: &Grain<'_>) -> Json<'static> {
+    let flags = grain.header().flags;
+    let mut options = Object::new();
+    if grain.encoding() != Encoding::MessagePack {
+        options.insert("encoding", grain.encoding().name());
+    }
+    if flags.sensitivity() as u8 != 0 {
+        options.insert("sensitivity", u64::from(flags.sensitivity() as u8));
+    }
+    for (name, set) in [("signed", flags.signed()), ("compressed", flags.compressed())] {
+        if set {
+            options.insert(name, true);
+        }
+    }
+    Json::Object(options)
+}
+
+fn hex_of(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string doesn't fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Writes the rows as a Parquet file with the lake's own schema and layout.
+pub(super) struct ParquetSink {
+    writer: ArrowWriter<Output>,
+    target: Target,
+    grains: u64,
+}
+
+impl ParquetSink {
+    pub(super) fn new(options: &ExportOptions) -> Result<ParquetSink> {
+        let target = Target::new(options)?;
+        let writer = ArrowWriter::try_new(target.begin()?, grains_schema(), Some(unsorted_grains_properties()));
+        Ok(ParquetSink { writer: target.fault(writer)?, target, grains: 0 })
+    }
+}
+
+impl Sink for ParquetSink {
+    fn push(&mut self, rows: &RecordBatch) -> Result<()> {
+        let rows = with_own_types(rows).file("can't export", "rows")?;
+        self.target.fault(self.writer.write(&rows))?;
+        self.grains += rows.num_rows() as u64;
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<ExportedFile>> {
+        let out = self.target.fault(self.writer.into_inner())?;
+        Ok(vec![out.finish(self.grains)?])
+    }
+}
+
+/// The columns in the order and with the types of `grains`; a query may have given them others that hold the same.
+fn with_own_types(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let schema = grains_schema();
+    let own = |field: &Arc<arrow::datatypes::Field>| {
+        let missing = || ArrowError::SchemaError(format!("no column `{}`", field.name()));
+        let column = rows.column_by_name(field.name()).ok_or_else(missing)?;
+        if column.data_type() == field.data_type() { Ok(Arc::clone(column)) } else { cast(column, field.data_type()) }
+    };
+    let columns = schema.fields().iter().map(own).collect::<Result<Vec<_>, _>>()?;
+    RecordBatch::try_new(schema, columns)
+}

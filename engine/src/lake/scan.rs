@@ -1,0 +1,70 @@
+//! The rows of `grains`, segment by segment, without a query engine.
+
+use arrow::array::RecordBatch;
+use futures::stream::{self, BoxStream, StreamExt};
+use tokio::sync::mpsc;
+
+use super::{Lake, Segment};
+use crate::error::{Context, EngineError, Result};
+use crate::segment::SegmentReader;
+
+/// Rows that come bit by bit.
+pub type RowStream = BoxStream<'static, Result<RecordBatch>>;
+
+/// Rows of a batch at most.
+const BATCH_ROWS: usize = 8_192;
+
+/// Batches that are read ahead.
+const AHEAD: usize = 4;
+
+impl Lake {
+    /// All grains of the version that the handle sees, with just `columns` (all if none are named), in the order of the
+    /// segments. Reading goes a few batches ahead of whoever takes them.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`] at once; [`EngineError::File`] and [`EngineError::Connector`] where the stream can't go on.
+    pub fn scan(&self, columns: Option<&'static [&'static str]>) -> Result<RowStream> {
+        let segments = self.segments()?;
+        let lake = self.clone();
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        tokio::spawn(async move {
+            for segment in segments {
+                let failed = match read_segment(&lake, &segment, columns, sender.clone()).await {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                };
+                // Nobody may be left to be told.
+                let _ = sender.send(Err(failed)).await;
+                return;
+            }
+        });
+        Ok(stream::unfold(receiver, |mut receiver| async { receiver.recv().await.map(|item| (item, receiver)) })
+            .boxed())
+    }
+}
+
+/// Sends the rows of one segment; stops early if nobody takes them any more.
+async fn read_segment(
+    lake: &Lake,
+    segment: &Segment,
+    columns: Option<&'static [&'static str]>,
+    sender: mpsc::Sender<Result<RecordBatch>>,
+) -> Result<()> {
+    let path = lake.grains.path_of(&segment.file.name);
+    let bytes = lake.location().read(&path).await?;
+    let name = path.to_string();
+    let send = move || -> Result<()> {
+        let reader = SegmentReader::open(bytes).file("can't read", &name)?;
+        for row_group in 0..reader.row_groups() {
+            for batch in reader.read(row_group..row_group + 1, columns, BATCH_ROWS).file("can't read", &name)? {
+                let batch = batch.file("can't read", &name)?;
+                if sender.blocking_send(Ok::<_, EngineError>(batch)).is_err() {
+                    return Ok(());
+                }
+            }
+            reader.release(row_group);
+        }
+        Ok(())
+    };
+    tokio::task::spawn_blocking(send).await.file("can't read", &path)?
+}

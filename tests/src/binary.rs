@@ -1,0 +1,43 @@
+//! The `gristmill` binary as a user has it.
+//!
+//! Cargo builds binaries for the tests of their own package only, so it is asked for this one, once per test process. If it
+//! is fresh, that takes a moment.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use crate::paths::workspace;
+
+/// Where the binary is.
+///
+/// # Panics
+/// If it can't be built.
+pub fn path() -> &'static PathBuf {
+    static PATH: LazyLock<PathBuf> = LazyLock::new(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.current_dir(workspace()).args(["build", "--quiet", "--bin", "gristmill"]);
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
+        }
+        assert!(build.status().is_ok_and(|status| status.success()), "`cargo build --bin gristmill` failed");
+        // target/<profile>/deps/<this test>
+        let own = std::env::current_exe().unwrap_or_default();
+        let folder = own.ancestors().nth(2).unwrap_or(&own);
+        folder.join(format!("gristmill{}", std::env::consts::EXE_SUFFIX))
+    });
+    &PATH
+}
+
+/// A command that runs the binary, with nothing of this process's configuration.
+///
+/// # Panics
+/// As [`path`].
+pub fn gristmill() -> assert_cmd::Command {
+    let mut command = assert_cmd::Command::new(path());
+    for variable in ["GRISTMILL_LAKE", "GRISTMILL_THREADS", "GRISTMILL_MEMORY"] {
+        command.env_remove(variable);
+    }
+    command
+}
