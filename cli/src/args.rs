@@ -343,6 +343,9 @@ pub struct Gc {
     /// Remove files that were not changed for so long, such as 30m or 7d; younger ones may belong to a writer at work
     #[arg(long, default_value = "1h", value_name = "TIME")]
     pub older_than: String,
+    /// Keep files that earlier versions of the lake need for so long after they ceased to be part of the newest
+    #[arg(long, default_value = "7d", value_name = "TIME")]
+    pub retention: String,
     /// Show what would be removed
     #[arg(long)]
     pub dry_run: bool,

@@ -8,6 +8,10 @@
 //! | [`segment`] | how is a segment laid out, written, and looked up by address? |
 //! | [`ingest`] | how do sources become segments? |
 //! | [`verify`] | is every grain, in files or in the lake, what its address says? |
+//! | [`compact`] | how do many small segments become few large ones? |
+//! | [`describe`] | what is the lake made of? |
+//! | [`gc`] | which files are not part of the lake? |
+//! | [`inspect`] | what is in a file? |
 //! | [`export`] | how do grains leave the lake? |
 //! | [`progress`] | how far is a piece of work? |
 //! | [`text`] | which words has a grain, and how well do they fit a search? |
@@ -15,12 +19,16 @@
 //!
 //! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes come from (connectors).
 
+pub mod compact;
 mod crew;
+pub mod describe;
 pub mod error;
 pub mod export;
+pub mod gc;
 pub mod hash;
 pub mod index;
 pub mod ingest;
+pub mod inspect;
 pub mod lake;
 pub mod progress;
 pub mod segment;

@@ -1,10 +1,14 @@
 //! One file per command: what it reads, what it calls, what it prints. The work itself is done by the libraries.
 
+mod compact;
 mod demo;
+mod describe;
 mod export;
+mod gc;
 mod generate;
 mod grain;
 mod ingest;
+mod inspect;
 mod manual;
 mod sql;
 mod verify;
@@ -24,6 +28,10 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Ingest(arguments) => ingest::run(&context, arguments).await,
         Command::Verify(arguments) => verify::run(&context, arguments).await,
         Command::Export(arguments) => export::run(&context, arguments).await,
+        Command::Inspect(arguments) => inspect::run(&context, arguments).await,
+        Command::Compact(arguments) => compact::run(&context, arguments).await,
+        Command::Gc(arguments) => gc::run(&context, arguments).await,
+        Command::Describe(arguments) => describe::run(&context, arguments).await,
         Command::Generate(arguments) => generate::run(&context, arguments),
         Command::Grain(Grain::Encode(lines)) => grain::encode(lines),
         Command::Grain(Grain::Decode(lines)) => grain::decode(lines),

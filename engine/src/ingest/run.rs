@@ -23,12 +23,12 @@ use super::morsel::{Morsels, Next};
 use super::plan::plan;
 use super::prove::{Judgement, ProvenMorsel, Refusal, prove};
 use super::report::{IngestReport, OnError};
-use super::write::{Run, WrittenSegment, write};
+use super::write::{Run, write};
 use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
-use crate::lake::{Change, DataFile, Lake, Ledger, transaction_name};
+use crate::lake::{Change, Lake, Ledger, transaction_name};
 use crate::progress::WorkProgress;
-use crate::segment::{ADDRESSES_FILE, AddressIndex};
+use crate::segment::{AddressIndex, WrittenSegment};
 
 /// What a user can choose.
 #[derive(Clone)]
@@ -327,7 +327,7 @@ impl<'l> Ingest<'l> {
         let mut index = None;
         if let Some(segment) = segment {
             written = segment.rows;
-            index = Some((segment.id.clone(), publish(self.lake, &mut change, segment).await?));
+            index = Some((segment.id.clone(), self.lake.publish_segment(&mut change, segment).await?));
         }
         self.lake.grains.commit(change, "ingest", 0).await?;
         if let Some((id, index)) = index {
@@ -360,16 +360,6 @@ impl<'l> Ingest<'l> {
         self.lake.state.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
         Ok(())
     }
-}
-
-/// Makes the files of `segment` part of the lake's folder, and of `change`.
-async fn publish(lake: &Lake, change: &mut Change, segment: WrittenSegment) -> Result<AddressIndex> {
-    crate::index::publish(lake.location(), &segment.id, &segment.sidecars).await?;
-    let name = segment.id.file_name();
-    lake.location().publish(segment.data, &lake.grains.path_of(&name)).await?;
-    change.added.push(DataFile { name, size: segment.size, rows: segment.rows });
-    let bytes = lake.location().read(&segment.id.sidecar(ADDRESSES_FILE)).await?;
-    AddressIndex::open(bytes).file("can't read the sidecars of", segment.id.as_str().to_owned())
 }
 
 /// What a job on the run's threads needs.

@@ -5,25 +5,13 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{Grain, Mode, Payload};
 use gristmill_schemas::sign::Delivery;
 use rayon::prelude::*;
-use tempfile::NamedTempFile;
 
 use super::plan::{Place, Plan};
 use super::prove::{ProvenMorsel, ProvenRow};
 use crate::error::{Context, Result};
-use crate::index::{IndexBuilder, IndexKinds, SidecarFile};
+use crate::index::{IndexBuilder, IndexKinds};
 use crate::lake::LakeLocation;
-use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, grains_properties};
-
-/// A segment whose files are written but not yet part of the lake.
-pub(super) struct WrittenSegment {
-    pub(super) id: SegmentId,
-    pub(super) data: NamedTempFile,
-    pub(super) rows: u64,
-    /// Bytes of the data file.
-    pub(super) size: u64,
-    /// What stands beside the data file.
-    pub(super) sidecars: Vec<SidecarFile>,
-}
+use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties};
 
 /// What is the same for all rows of a run.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +37,7 @@ pub(super) fn write(
     let encode = |(number, places): (usize, &[Place])| -> Result<(), Fault> {
         let batch = project(morsels, places, run)?;
         builder.add(number, &batch)?;
-        Ok(file.write_row_group(number, &batch)?)
+        Ok(file.write_row_group(number, &[batch])?)
     };
     let written = plan.order.par_chunks(ROW_GROUP_ROWS).enumerate().try_for_each(encode);
     written.file("can't write the segment", id.as_str())?;

@@ -14,6 +14,7 @@
 //! | `ledger` | which sources were taken in, and how far? |
 //! | `lifecycle` | what is the current state of these grains? |
 //! | `scan` | what are all rows of `grains`? |
+//! | `publish` | how does a written segment become part of the lake's folder? |
 //! | `records` | how are rows of the small tables written and read? |
 //! | `audit` | what did the engine do? |
 //!
@@ -24,6 +25,7 @@ mod audit;
 mod ledger;
 mod lifecycle;
 mod location;
+mod publish;
 mod records;
 mod scan;
 mod table;
@@ -39,6 +41,7 @@ use gristmill_schemas::grain::Field;
 pub use audit::AUDIT;
 pub use ledger::{Ledger, Progress, transaction_name};
 pub use location::LakeLocation;
+pub(crate) use location::SCRATCH;
 pub(crate) use records::read_file;
 pub use scan::RowStream;
 pub use table::{Change, DataFile, Table};

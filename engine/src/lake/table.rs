@@ -172,6 +172,21 @@ impl Table {
         Ok(files)
     }
 
+    /// Files that ceased to be part of the table, and when, in milliseconds since 1970, as far as the log still knows.
+    /// Earlier versions need them.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`].
+    pub async fn tombstones(&self) -> Result<Vec<(String, i64)>> {
+        let fault = delta_error("can't read the log", self.name);
+        let state = self.delta.snapshot().map_err(&fault)?;
+        let log_store = self.delta.log_store();
+        let tombstones: Vec<_> = state.all_tombstones(&*log_store).try_collect().await.map_err(&fault)?;
+        // A removal without an instant may be as young as can be.
+        let instant = |removed: Option<i64>| removed.unwrap_or(i64::MAX);
+        Ok(tombstones.iter().map(|file| (file.path().into_owned(), instant(file.deletion_timestamp()))).collect())
+    }
+
     /// Commits `change` under the name of `operation`, and then sees the new version. Appends are retried behind other
     /// writers' commits up to `retries` times.
     ///
@@ -192,9 +207,10 @@ impl Table {
             .with_metadata(info)
             .with_max_retries(retries);
         let state = self.delta.snapshot().map_err(delta_error("can't read the log", self.name))?;
-        let operation = match change.removed.is_empty() {
-            true => DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
-            false => DeltaOperation::Delete { predicate: None },
+        let operation = match (change.removed.is_empty(), change.changes_rows) {
+            (true, _) => DeltaOperation::Write { mode: SaveMode::Append, partition_by: None, predicate: None },
+            (false, true) => DeltaOperation::Delete { predicate: None },
+            (false, false) => DeltaOperation::Optimize { predicate: None, target_size: 0 },
         };
         let committed = CommitBuilder::from(properties)
             .with_actions(actions)

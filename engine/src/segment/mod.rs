@@ -58,5 +58,16 @@ impl Default for SegmentId {
     }
 }
 
+/// A segment whose files are written but not yet part of the lake.
+pub(crate) struct WrittenSegment {
+    pub(crate) id: SegmentId,
+    pub(crate) data: tempfile::NamedTempFile,
+    pub(crate) rows: u64,
+    /// Bytes of the data file.
+    pub(crate) size: u64,
+    /// What stands beside the data file.
+    pub(crate) sidecars: Vec<crate::index::SidecarFile>,
+}
+
 /// The folder of all sidecars: outside the tables' folders, where Delta's VACUUM removes what the log doesn't know.
 pub const SIDECARS: &str = "index";

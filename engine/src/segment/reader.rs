@@ -9,8 +9,12 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
 
 use super::read::MappedFile;
+
+/// Bytes of a batch, on average: columns of bytes have offsets of 31 bits, and memory has its bounds, too.
+const BATCH_BYTES: i64 = 64 << 20;
 
 /// An open Parquet file of the lake. Clones share the mapping and the footer.
 #[derive(Clone)]
@@ -52,7 +56,15 @@ impl SegmentReader {
         group.map_or(0, |group| group.compressed_size().max(0) as u64)
     }
 
-    /// The rows of `row_groups`, `batch_rows` at a time, with just `columns` in the order of the file; all columns if none
+    /// How many rows of `row_groups` may be held at a time, if [`BATCH_BYTES`] are to hold them.
+    fn fitting_rows(&self, row_groups: Range<usize>) -> usize {
+        let groups = self.metadata.metadata().row_groups().get(row_groups).unwrap_or_default();
+        let bytes_of = |group: &RowGroupMetaData| group.total_byte_size() / group.num_rows().max(1);
+        let row_bytes = groups.iter().map(bytes_of).max().unwrap_or(0).max(1);
+        (BATCH_BYTES / row_bytes).max(1) as usize
+    }
+
+    /// The rows of `row_groups`, at most `batch_rows` at a time (fewer if they are large), with just `columns` in the order of the file; all columns if none
     /// are named.
     ///
     /// # Errors
@@ -68,6 +80,7 @@ impl SegmentReader {
             Some(columns) => ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied()),
             None => ProjectionMask::all(),
         };
+        let batch_rows = batch_rows.min(self.fitting_rows(row_groups.clone()));
         builder.with_row_groups(row_groups.collect()).with_projection(mask).with_batch_size(batch_rows).build()
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parquet::arrow::ArrowSchemaConverter;
-use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -47,21 +47,22 @@ impl SegmentFile {
         Ok(SegmentFile { schema, factory, tail: Mutex::new(Tail { writer, next: 0, waiting: BTreeMap::new() }) })
     }
 
-    /// Encodes `batch` as row group `number`. Numbers count from 0, each comes once.
+    /// Encodes `batches`, one after another, as row group `number`. Numbers count from 0, each comes once.
     ///
     /// # Errors
     /// [`ParquetError`].
-    pub fn write_row_group(&self, number: usize, batch: &RecordBatch) -> Result<(), ParquetError> {
-        let mut writers = self.factory.create_column_writers(number)?.into_iter();
-        let mut chunks = Vec::with_capacity(writers.len());
-        for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
-            for leaf in compute_leaves(field, column)? {
-                let mut writer =
-                    writers.next().ok_or_else(|| ParquetError::General("more columns than writers".into()))?;
-                writer.write(&leaf)?;
-                chunks.push(writer.close()?);
+    pub fn write_row_group(&self, number: usize, batches: &[RecordBatch]) -> Result<(), ParquetError> {
+        let mut writers = self.factory.create_column_writers(number)?;
+        for batch in batches {
+            let mut writers = writers.iter_mut();
+            for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
+                for leaf in compute_leaves(field, column)? {
+                    let writer = writers.next();
+                    writer.ok_or_else(|| ParquetError::General("more columns than writers".into()))?.write(&leaf)?;
+                }
             }
         }
+        let chunks = writers.into_iter().map(ArrowColumnWriter::close).collect::<Result<_, _>>()?;
         self.lock().append(number, chunks)
     }
 

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryBuilder, Int16Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder,
+    Array, ArrayRef, AsArray, BinaryBuilder, Int16Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder,
     TimestampMicrosecondBuilder,
 };
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 
 use super::cell::{ColumnBuilder, instant_builder, list_field};
 use super::envelope::envelope_cell;
-use super::grains::{column_of, grains_schema};
+use super::grains::{IdentityColumn, column_of, grains_schema};
 use crate::address::ContentAddress;
-use crate::grain::{Field, Grain};
+use crate::grain::{Field, Grain, Header};
 use crate::sign::EnvelopeParts;
 
 /// What `signature` says of a grain.
@@ -196,8 +196,18 @@ impl Identity {
 /// Appends the sort key of `grain`: rows of a segment are ordered by namespace, user, subject and creation time, so that a
 /// person's rows are neighbours. The bytes compare as the tuple does; absent comes before empty.
 pub fn write_sort_key(grain: &Grain<'_>, out: &mut Vec<u8>) {
-    for field in [Field::Namespace, Field::UserId, Field::Subject] {
-        match grain.text(field) {
+    let created = grain.get(Field::CreatedAt).and_then(|value| value.as_int());
+    let created = created.unwrap_or_else(|| i64::from(grain.header().created_at_seconds) * 1000);
+    write_key(PERSON.map(|field| grain.text(field)), created, out);
+}
+
+/// The fields that stand before the creation time in a sort key.
+const PERSON: [Field; 3] = [Field::Namespace, Field::UserId, Field::Subject];
+
+/// The sort key of texts and an instant in milliseconds.
+fn write_key(texts: [Option<&str>; 3], created: i64, out: &mut Vec<u8>) {
+    for text in texts {
+        match text {
             None => out.push(0),
             Some(text) => {
                 out.push(1);
@@ -205,10 +215,61 @@ pub fn write_sort_key(grain: &Grain<'_>, out: &mut Vec<u8>) {
             }
         }
     }
-    let created = grain.get(Field::CreatedAt).and_then(|value| value.as_int());
-    let created = created.unwrap_or_else(|| i64::from(grain.header().created_at_seconds) * 1000);
     // Flipping the sign bit makes signed order the order of bytes.
     out.extend((created ^ i64::MIN).to_be_bytes());
+}
+
+/// The sort keys of the rows of `grains` in a batch, each followed by the row's address: the order of rows in a segment.
+#[derive(Debug, Default)]
+pub struct RowKeys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl RowKeys {
+    /// The keys of `batch`, which has the columns of `grains` by name.
+    ///
+    /// # Errors
+    /// [`ArrowError::SchemaError`] if a column is missing.
+    pub fn of(batch: &RecordBatch) -> Result<RowKeys, ArrowError> {
+        let column = |name: &str| {
+            batch.column_by_name(name).ok_or_else(|| ArrowError::SchemaError(format!("no column `{name}`")))
+        };
+        let addresses = column(IdentityColumn::ContentAddress.name())?.as_string::<i32>();
+        let blobs = column(IdentityColumn::Blob.name())?.as_binary::<i32>();
+        let created = column(Field::CreatedAt.name())?.as_primitive::<TimestampMicrosecondType>();
+        let [namespace, user, subject] = PERSON.map(|field| column(field.name()));
+        let texts = [namespace?.as_string::<i32>(), user?.as_string::<i32>(), subject?.as_string::<i32>()];
+        let mut keys = RowKeys::default();
+        for row in 0..batch.num_rows() {
+            let created = match created.is_valid(row) {
+                true => created.value(row).div_euclid(1_000),
+                false => {
+                    Header::read(blobs.value(row)).map_or(0, |header| i64::from(header.created_at_seconds) * 1_000)
+                }
+            };
+            write_key(texts.map(|texts| texts.is_valid(row).then(|| texts.value(row))), created, &mut keys.bytes);
+            keys.bytes.extend(addresses.value(row).as_bytes());
+            keys.ends.push(keys.bytes.len());
+        }
+        Ok(keys)
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The key of `row`; keys compare as their rows do.
+    pub fn key(&self, row: usize) -> &[u8] {
+        let start = row.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.ends.get(row).and_then(|end| self.bytes.get(start..*end)).unwrap_or_default()
+    }
 }
 
 /// Text so that no text's bytes are the beginning of another's: a zero byte becomes 00 ff, the end 00 00.

@@ -1,0 +1,249 @@
+//! Merging sorted segments, row by row, with a batch of each in memory.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::interleave_record_batch;
+use gristmill_schemas::columns::{IdentityColumn, RowKeys, grains_schema};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+
+use crate::error::{Context, EngineError, Result};
+use crate::index::{IndexBuilder, IndexKinds};
+use crate::lake::LakeLocation;
+use crate::progress::WorkProgress;
+use crate::segment::{
+    ROW_GROUP_ROWS, SegmentFile, SegmentId, SegmentReader, WrittenSegment, grains_properties,
+};
+
+/// Rows of an input's batch.
+const BATCH_ROWS: usize = 2_048;
+
+/// Rows that are put together at a time.
+const CHUNK_ROWS: usize = 8_192;
+
+/// Bytes of blobs in a chunk from which on it is closed.
+const CHUNK_BYTES: usize = 32 << 20;
+
+/// Bytes in memory of a row group from which on it is closed.
+const ROW_GROUP_BYTES: usize = 256 << 20;
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// A merge under way. Its rows come out in order, over as many segments as are asked for.
+pub(super) struct Merge {
+    inputs: Vec<ParquetRecordBatchReader>,
+    heads: BinaryHeap<Head>,
+    /// The batches that heads and chosen rows are in.
+    held: Vec<RecordBatch>,
+    chosen: Vec<(usize, usize)>,
+    chosen_bytes: usize,
+    threads: usize,
+    progress: Arc<WorkProgress>,
+}
+
+/// The next row of an input.
+struct Head {
+    keys: Arc<RowKeys>,
+    row: usize,
+    /// Its batch, among those that are held.
+    batch: usize,
+    input: usize,
+}
+
+impl Head {
+    fn key(&self) -> &[u8] {
+        self.keys.key(self.row)
+    }
+}
+
+/// The least row is the greatest head, as a heap wants it; of equal rows, that of the earlier input.
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(self.key()).then(other.input.cmp(&self.input))
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Head {}
+
+impl Merge {
+    /// A merge of `segments`, each of which is sorted.
+    pub(super) fn new(
+        segments: Vec<SegmentReader>,
+        threads: usize,
+        progress: Arc<WorkProgress>,
+    ) -> Result<Merge, Fault> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let mut merge = Merge {
+            inputs: Vec::with_capacity(segments.len()),
+            heads: BinaryHeap::with_capacity(segments.len()),
+            held: Vec::new(),
+            chosen: Vec::with_capacity(CHUNK_ROWS),
+            chosen_bytes: 0,
+            threads: if threads == 0 { cores() } else { threads },
+            progress,
+        };
+        for (input, segment) in segments.iter().enumerate() {
+            merge.inputs.push(segment.read(0..segment.row_groups(), None, BATCH_ROWS)?);
+            if let Some(head) = merge.refill(input)? {
+                merge.heads.push(head);
+            }
+        }
+        Ok(merge)
+    }
+
+    /// True if no row is left.
+    pub(super) fn is_done(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// The first row of the next batch of `input`.
+    fn refill(&mut self, input: usize) -> Result<Option<Head>, Fault> {
+        let Some(reader) = self.inputs.get_mut(input) else { return Ok(None) };
+        for batch in reader {
+            let batch = batch?;
+            if batch.num_rows() > 0 {
+                let keys = Arc::new(RowKeys::of(&batch)?);
+                self.held.push(batch);
+                return Ok(Some(Head { keys, row: 0, batch: self.held.len() - 1, input }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the next `rows` rows to a new segment, encoding on several threads.
+    pub(super) fn write(&mut self, location: &LakeLocation, rows: u64) -> Result<WrittenSegment> {
+        let id = SegmentId::new();
+        let data = location.scratch_file()?;
+        let fault = |error: Fault| -> Result<()> { Err(error).file("can't write the segment", id.as_str()) };
+        let file = SegmentFile::create(&data, grains_schema(), grains_properties())
+            .file("can't write the segment", id.as_str())?;
+        let indexes = IndexBuilder::new(IndexKinds::ALL);
+        let threads = self.threads;
+        std::thread::scope(|scope| -> Result<()> {
+            // Holding nothing: a row group that no thread has time for waits in the merge.
+            let (sender, receiver) = crossbeam_channel::bounded::<(usize, Vec<RecordBatch>)>(0);
+            let encode = |(number, batches): (usize, Vec<RecordBatch>)| -> Result<(), Fault> {
+                for (at, batch) in batches.iter().enumerate() {
+                    indexes.add(number * ROW_GROUP_ROWS + at, batch)?;
+                }
+                Ok(file.write_row_group(number, &batches)?)
+            };
+            let encoder = || {
+                let receiver = receiver.clone();
+                move || receiver.iter().try_for_each(encode)
+            };
+            let encoders: Vec<_> = (0..threads).map(|_| scope.spawn(encoder())).collect();
+            // Where all encoders have failed, nobody receives.
+            drop(receiver);
+            let merged =
+                self.row_groups(rows, |number, batches| sender.send((number, batches)).is_ok());
+            drop(sender);
+            for encoder in encoders {
+                let encoded = encoder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                encoded.or_else(fault)?;
+            }
+            merged
+        })?;
+        let written = file.finish().file("can't write the segment", id.as_str())?;
+        let size = data.as_file().metadata().file("can't write the segment", id.as_str())?.len();
+        Ok(WrittenSegment { id, data, rows: written, size, sidecars: indexes.finish() })
+    }
+
+    /// Gives the next `rows` rows to `take` as row groups, until that says that it takes no more.
+    fn row_groups(
+        &mut self,
+        rows: u64,
+        mut take: impl FnMut(usize, Vec<RecordBatch>) -> bool,
+    ) -> Result<()> {
+        let mut left = rows as usize;
+        for number in 0.. {
+            let mut group = Vec::new();
+            let (mut group_rows, mut group_bytes) = (0, 0);
+            while left > 0 && group_rows < ROW_GROUP_ROWS && group_bytes < ROW_GROUP_BYTES {
+                let chunk = self.chunk(left.min(ROW_GROUP_ROWS - group_rows)).file("can't merge", "segments")?;
+                if chunk.num_rows() == 0 {
+                    left = 0;
+                    break;
+                }
+                left -= chunk.num_rows();
+                group_rows += chunk.num_rows();
+                group_bytes += chunk.get_array_memory_size();
+                WorkProgress::add(&self.progress.grains, chunk.num_rows() as u64);
+                group.push(chunk);
+            }
+            if self.progress.is_stopped() {
+                return Err(EngineError::Interrupted);
+            }
+            // An encoder that failed tells why itself.
+            if group.is_empty() || !take(number, group) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next rows, at most `limit`.
+    fn chunk(&mut self, limit: usize) -> Result<RecordBatch, Fault> {
+        let limit = limit.min(CHUNK_ROWS);
+        while self.chosen.len() < limit && self.chosen_bytes < CHUNK_BYTES && self.choose()? {}
+        let batches: Vec<&RecordBatch> = self.held.iter().collect();
+        let chunk = match batches.is_empty() {
+            true => RecordBatch::new_empty(grains_schema()),
+            false => interleave_record_batch(&batches, &self.chosen)?,
+        };
+        self.chosen.clear();
+        self.chosen_bytes = 0;
+        self.release();
+        Ok(chunk)
+    }
+
+    /// Chooses the least row; false if there is none.
+    fn choose(&mut self) -> Result<bool, Fault> {
+        let Some(mut head) = self.heads.peek_mut() else { return Ok(false) };
+        self.chosen.push((head.batch, head.row));
+        self.chosen_bytes += self.held.get(head.batch).map_or(0, |batch| blob_length(batch, head.row));
+        if head.row + 1 < head.keys.len() {
+            head.row += 1;
+            return Ok(true);
+        }
+        let input = PeekMut::pop(head).input;
+        if let Some(next) = self.refill(input)? {
+            self.heads.push(next);
+        }
+        Ok(true)
+    }
+
+    /// Lets go of batches in which no head is.
+    fn release(&mut self) {
+        let mut heads = std::mem::take(&mut self.heads).into_vec();
+        let mut kept = Vec::with_capacity(heads.len());
+        for head in &mut heads {
+            if let Some(batch) = self.held.get(head.batch) {
+                kept.push(batch.clone());
+                head.batch = kept.len() - 1;
+            }
+        }
+        self.held = kept;
+        self.heads = heads.into();
+    }
+}
+
+fn blob_length(batch: &RecordBatch, row: usize) -> usize {
+    let blobs = batch.column_by_name(IdentityColumn::Blob.name()).and_then(|column| column.as_binary_opt::<i32>());
+    blobs.filter(|blobs| row < blobs.len()).map_or(0, |blobs| blobs.value_length(row).max(0) as usize)
+}

@@ -1,0 +1,149 @@
+//! Compaction: many small segments become few large ones, with the same rows.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `plan` | which segments are merged with which? |
+//! | `merge` | how are sorted segments merged, streaming? |
+//! | `records` | how are the files of a small table merged? |
+//!
+//! Rows are copied, not made again: every column of every row is the same before and after. The commit says that no row
+//! changed. Memory holds a batch of each input, and the row groups that are being encoded.
+
+mod merge;
+mod plan;
+mod records;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::error::{Context, EngineError, Result};
+use crate::lake::{Change, Lake, Segment};
+use crate::progress::WorkProgress;
+use crate::segment::{ROW_GROUP_ROWS, SegmentReader};
+use merge::Merge;
+
+/// What a user can choose.
+#[derive(Debug, Clone)]
+pub struct CompactOptions {
+    /// Rows of a merged segment at most; one with less than half of them is small.
+    pub target_rows: u64,
+    /// Files of a small table from which on they are merged.
+    pub table_files: usize,
+    /// Threads to encode on; 0 for one per core.
+    pub threads: usize,
+}
+
+impl Default for CompactOptions {
+    fn default() -> Self {
+        CompactOptions { target_rows: 32 * ROW_GROUP_ROWS as u64, table_files: 8, threads: 0 }
+    }
+}
+
+/// The result of a compaction.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct CompactReport {
+    /// Segments of the lake before.
+    pub segments_before: u64,
+    /// Segments of the lake after.
+    pub segments_after: u64,
+    /// Rows that were copied into new segments.
+    pub rows: u64,
+    /// Bytes of the segments that were merged.
+    pub bytes_before: u64,
+    /// Bytes of the segments that took their places.
+    pub bytes_after: u64,
+    /// How many files of each small table became one.
+    pub tables: BTreeMap<&'static str, u64>,
+    /// Wall-clock time.
+    pub seconds: f64,
+    /// The version of `grains` after.
+    pub version: u64,
+}
+
+/// How often a commit is put behind those of other writers before it is given up.
+const COMMIT_ATTEMPTS: usize = 10;
+
+/// Merges the small segments of `lake`, and the files of its small tables.
+///
+/// # Errors
+/// [`EngineError::Conflict`] if another writer took away what was being merged; [`EngineError::Interrupted`]; whatever the
+/// system says. The lake is then as it was.
+pub async fn compact(lake: &mut Lake, options: &CompactOptions, progress: Arc<WorkProgress>) -> Result<CompactReport> {
+    let started = Instant::now();
+    lake.refresh().await?;
+    let segments = lake.segments()?;
+    let mut report = CompactReport { segments_before: segments.len() as u64, ..CompactReport::default() };
+    let groups = plan::groups(&segments, options.target_rows);
+    let total = groups.iter().flatten().map(|segment| segment.file.size).sum();
+    progress.total_bytes.store(total, Ordering::Relaxed);
+    let mut change = Change::default();
+    for group in groups {
+        merge_group(lake, &mut change, group, options, &progress).await?;
+    }
+    if !change.removed.is_empty() {
+        report.rows = change.removed.iter().map(|file| file.rows).sum();
+        report.bytes_before = change.removed.iter().map(|file| file.size).sum();
+        report.bytes_after = change.added.iter().map(|file| file.size).sum();
+        lake.grains.commit(change, "compact", COMMIT_ATTEMPTS).await?;
+    }
+    for table in [&mut lake.state, &mut lake.rejects, &mut lake.audit] {
+        if let Some(files) = records::merge(table, options.table_files).await? {
+            report.tables.insert(table.name(), files);
+        }
+    }
+    report.segments_after = lake.segments()?.len() as u64;
+    report.version = lake.grains.version();
+    if report.rows > 0 || !report.tables.is_empty() {
+        let details = serde_json::json!({
+            "segments_before": report.segments_before,
+            "segments_after": report.segments_after,
+            "rows": report.rows,
+            "version": report.version,
+        });
+        lake.record("compact", details).await?;
+    }
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Merges the segments of `group`, puts the new ones at their places, and adds all that to `change`.
+async fn merge_group(
+    lake: &Lake,
+    change: &mut Change,
+    group: Vec<Segment>,
+    options: &CompactOptions,
+    progress: &Arc<WorkProgress>,
+) -> Result<()> {
+    let mut readers = Vec::with_capacity(group.len());
+    for segment in &group {
+        let path = lake.grains.path_of(&segment.file.name);
+        let bytes = lake.location().read(&path).await?;
+        readers.push(SegmentReader::open(bytes).file("can't read", &path)?);
+    }
+    let rows: u64 = group.iter().map(|segment| segment.file.rows).sum();
+    let bytes: u64 = group.iter().map(|segment| segment.file.size).sum();
+    let mut merge = Merge::new(readers, options.threads, Arc::clone(progress)).file("can't merge", "segments")?;
+    let mut written = 0;
+    for wanted in plan::sizes(rows, options.target_rows) {
+        let location = lake.location().clone();
+        let job = tokio::task::spawn_blocking(move || merge.write(&location, wanted).map(|segment| (merge, segment)));
+        let (back, segment) = job.await.file("can't finish", "a merge")??;
+        merge = back;
+        written += segment.rows;
+        lake.publish_segment(change, segment).await?;
+        WorkProgress::add(&progress.bytes, (bytes as f64 * wanted as f64 / rows.max(1) as f64) as u64);
+        if progress.is_stopped() {
+            return Err(EngineError::Interrupted);
+        }
+    }
+    if written != rows || !merge.is_done() {
+        let cause = format!("{written} rows came out of segments with {rows}; `gristmill verify` checks them").into();
+        return Err(EngineError::File { what: "can't merge", path: "segments".to_owned(), cause });
+    }
+    change.removed.extend(group.into_iter().map(|segment| segment.file));
+    Ok(())
+}
