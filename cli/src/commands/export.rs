@@ -8,12 +8,12 @@ use gristmill_engine::error::EngineError;
 use gristmill_engine::export::{ExportFormat, ExportOptions, export};
 use gristmill_engine::lake::{Lake, RowStream};
 use gristmill_engine::progress::WorkProgress;
-use gristmill_queries::sql::{SqlOptions, lake_context, select_grains};
+use gristmill_queries::sql::select_grains;
 use gristmill_schemas::container::Codec;
 
 use super::Context;
 use super::ingest::{position, stop_on_interrupt};
-use super::sql::failure;
+use super::sql::{failure, session};
 use crate::args::{Compression, Export, ExportKind, Results};
 use crate::exit::{Failure, Outcome};
 use crate::progress::Progress;
@@ -24,7 +24,7 @@ pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failur
     let format = format_of(&arguments)?;
     let lake = Lake::open(context.lake()).await?;
     let rows = match &arguments.condition {
-        Some(condition) => picked(context, &lake, format, condition).await?,
+        Some(condition) => picked(context, format, condition).await?,
         None => lake.scan(format.columns())?,
     };
     let to_stdout = arguments.out.as_os_str() == "-";
@@ -49,10 +49,8 @@ pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failur
     Ok(Outcome::Done)
 }
 
-async fn picked(context: &Context, lake: &Lake, format: ExportFormat, condition: &str) -> Result<RowStream, Failure> {
-    let options =
-        SqlOptions { threads: context.threads(), memory: context.common.memory.map(|memory| memory.0 as usize) };
-    let session = lake_context(lake, &options).await.map_err(failure)?;
+async fn picked(context: &Context, format: ExportFormat, condition: &str) -> Result<RowStream, Failure> {
+    let session = session(context).await?;
     let rows = select_grains(&session, format.columns(), condition).await.map_err(failure)?;
     let fault = |cause| EngineError::File { what: "can't read", path: "grains".to_owned(), cause: Box::new(cause) };
     Ok(Box::pin(rows.map_err(fault)))

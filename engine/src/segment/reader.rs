@@ -56,6 +56,13 @@ impl SegmentReader {
         group.map_or(0, |group| group.compressed_size().max(0) as u64)
     }
 
+    /// Where in the file the pages of the column `name` of row group `number` lie: the first byte, and how many.
+    pub fn column_range(&self, number: usize, name: &str) -> Option<(u64, u64)> {
+        let group = self.metadata.metadata().row_groups().get(number)?;
+        let column = group.columns().iter().find(|column| column.column_path().string() == name)?;
+        Some(column.byte_range())
+    }
+
     /// How many rows of `row_groups` may be held at a time, if [`BATCH_BYTES`] are to hold them.
     fn fitting_rows(&self, row_groups: Range<usize>) -> usize {
         let groups = self.metadata.metadata().row_groups().get(row_groups).unwrap_or_default();
