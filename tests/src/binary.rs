@@ -9,6 +9,10 @@ use std::sync::LazyLock;
 
 use crate::paths::workspace;
 
+/// How the variables begin that Cargo sets for one package.
+const OF_PACKAGES: [&str; 6] =
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_NAME", "CARGO_BIN_", "CARGO_PRIMARY_PACKAGE", "CARGO_TARGET_TMPDIR"];
+
 /// Where the binary is.
 ///
 /// # Panics
@@ -18,10 +22,9 @@ pub fn path() -> &'static PathBuf {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
         build.current_dir(workspace()).args(["build", "--quiet", "--bin", "gristmill"]);
-        // What Cargo tells this test about its own package, build scripts would take for news, and build nearly all again.
+        // What Cargo tells this test about its own package, build scripts would take for news: nearly all would be built again.
         for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if text.starts_with("CARGO_") && !matches!(&*text, "CARGO_HOME" | "CARGO_TARGET_DIR") {
+            if OF_PACKAGES.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
                 build.env_remove(&name);
             }
         }

@@ -71,7 +71,7 @@ const COMMIT_ATTEMPTS: usize = 10;
 ///
 /// # Errors
 /// [`EngineError::Conflict`] if another writer took away what was being merged; [`EngineError::Interrupted`]; whatever the
-/// system says. The lake is then as it was.
+/// system says. The lake is then as after the last group of segments that was merged.
 pub async fn compact(lake: &mut Lake, options: &CompactOptions, progress: Arc<WorkProgress>) -> Result<CompactReport> {
     let started = Instant::now();
     lake.refresh().await?;
@@ -80,14 +80,12 @@ pub async fn compact(lake: &mut Lake, options: &CompactOptions, progress: Arc<Wo
     let groups = plan::groups(&segments, options.target_rows);
     let total = groups.iter().flatten().map(|segment| segment.file.size).sum();
     progress.total_bytes.store(total, Ordering::Relaxed);
-    let mut change = Change::default();
     for group in groups {
-        merge_group(lake, &mut change, group, options, &progress).await?;
-    }
-    if !change.removed.is_empty() {
-        report.rows = change.removed.iter().map(|file| file.rows).sum();
-        report.bytes_before = change.removed.iter().map(|file| file.size).sum();
-        report.bytes_after = change.added.iter().map(|file| file.size).sum();
+        // One commit for each group: what is merged stays merged, and no file lies about for long without being named.
+        let change = merge_group(lake, group, options, &progress).await?;
+        report.rows += change.removed.iter().map(|file| file.rows).sum::<u64>();
+        report.bytes_before += change.removed.iter().map(|file| file.size).sum::<u64>();
+        report.bytes_after += change.added.iter().map(|file| file.size).sum::<u64>();
         lake.grains.commit(change, "compact", COMMIT_ATTEMPTS).await?;
     }
     for table in [&mut lake.state, &mut lake.rejects, &mut lake.audit] {
@@ -110,14 +108,14 @@ pub async fn compact(lake: &mut Lake, options: &CompactOptions, progress: Arc<Wo
     Ok(report)
 }
 
-/// Merges the segments of `group`, puts the new ones at their places, and adds all that to `change`.
+/// Merges the segments of `group` and puts the new ones at their places; the change makes them part of the lake.
 async fn merge_group(
     lake: &Lake,
-    change: &mut Change,
     group: Vec<Segment>,
     options: &CompactOptions,
     progress: &Arc<WorkProgress>,
-) -> Result<()> {
+) -> Result<Change> {
+    let mut change = Change::default();
     let mut readers = Vec::with_capacity(group.len());
     for segment in &group {
         let path = lake.grains.path_of(&segment.file.name);
@@ -134,7 +132,7 @@ async fn merge_group(
         let (back, segment) = job.await.file("can't finish", "a merge")??;
         merge = back;
         written += segment.rows;
-        lake.publish_segment(change, segment).await?;
+        lake.publish_segment(&mut change, segment).await?;
         WorkProgress::add(&progress.bytes, (bytes as f64 * wanted as f64 / rows.max(1) as f64) as u64);
         if progress.is_stopped() {
             return Err(EngineError::Interrupted);
@@ -145,5 +143,5 @@ async fn merge_group(
         return Err(EngineError::File { what: "can't merge", path: "segments".to_owned(), cause });
     }
     change.removed.extend(group.into_iter().map(|segment| segment.file));
-    Ok(())
+    Ok(change)
 }
