@@ -16,6 +16,7 @@
 //! | [`price`] | what did it cost, exactly? |
 //! | [`request`] | what goes to a model, and what comes back? |
 //! | [`stream`] | how does an answer arrive piece by piece? |
+//! | [`grains`] | which grains is a message, and which message is an event? |
 //! | [`capability`], [`estimate`] | can this model take this turn, and how long is it about? |
 //!
 //! Everything here is pure: no I/O, no clock, no randomness. Values borrow their text from the input that they were read
@@ -26,6 +27,7 @@ pub mod capability;
 pub mod decode;
 pub mod encode;
 pub mod estimate;
+pub mod grains;
 pub mod ids;
 pub mod metadata;
 pub mod model_id;

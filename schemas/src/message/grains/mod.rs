@@ -1,0 +1,379 @@
+//! Messages to grains: an Event for the message, Actions for calls and results, Reasoning for thoughts.
+//!
+//! ```text
+//! user      Event
+//! assistant Event ─┬─ Reasoning   for each thought, derived from the event
+//!                  └─ Action call for each call
+//! tool      Event ─── Action result, derived from the call; from its own event, and marked, if the call was never seen
+//! ```
+//!
+//! A [`Draft`] is all that a message says by itself; [`Draft::link`] adds what depends on others (the preceding message's
+//! address, those of calls) and encodes. The same message with the same links gives the same blobs, always.
+//!
+//! What the fields of an Event can't hold stands in `context` under `msg:`, structures as JSON text. Blocks whose values a grain
+//! would change (`1.50`, null members) stand there again, whole, as `msg:content`.
+//!
+//! What lives here: the mapping. What doesn't: where messages come from and which of them are one conversation.
+
+mod keep;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+pub use read::{NotAMessage, message_of_event};
+
+use super::block::{ContentBlock, ImageSource, Origin, ToolUseBlock, join_text};
+use super::encode::{Unknowns, encode_message};
+use super::request::{StopReason, TokenUsage};
+use super::{Message, MessageStatus, Role};
+use crate::address::ContentAddress;
+use crate::error::GrainError;
+use crate::grain::{EncodeOptions, EncodedGrain, encode_json};
+use crate::json::{Json, Object};
+use keep::{json_text, keeps, nearest, nearest_object};
+
+/// Before keys of `context` that belong to the canonical message.
+pub const CONTEXT_PREFIX: &str = "msg:";
+
+/// What is known about a message beside itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Note<'n> {
+    /// Why the answer ended.
+    pub stop_reason: Option<StopReason>,
+    /// What it took.
+    pub usage: Option<TokenUsage>,
+    /// What else its response said, as its adapter needs it to write the response again.
+    pub response: Option<&'n Json<'n>>,
+    /// The namespace of its grains.
+    pub namespace: Option<&'n str>,
+}
+
+/// The grains of one message, but for what they owe to others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    event: Object<'static>,
+    thoughts: Vec<Object<'static>>,
+    calls: Vec<(String, Object<'static>)>,
+    results: Vec<(String, Object<'static>)>,
+}
+
+/// The grains of one message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageGrains {
+    /// The message.
+    pub event: EncodedGrain,
+    /// Its thoughts, calls and results, in this order.
+    pub parts: Vec<EncodedGrain>,
+    /// The canonical ids of its calls, with the addresses of their grains.
+    pub calls: Vec<(String, ContentAddress)>,
+    /// How many of its results answer a call that was never seen.
+    pub orphans: usize,
+}
+
+impl Draft {
+    /// The draft of `message`.
+    pub fn of(message: &Message, note: Note) -> Draft {
+        let batch = calls_of(message).count() > 1;
+        Draft {
+            event: event(message, note),
+            thoughts: message.content.iter().filter_map(|block| thought(message, block, note)).collect(),
+            calls: calls_of(message)
+                .map(|call| (call.id.to_string(), self::call(message, call, batch, note)))
+                .collect(),
+            results: message.content.iter().filter_map(|block| result(message, block, note)).collect(),
+        }
+    }
+
+    /// Encodes the grains. `parent` is the address of the preceding message; `call_address` knows the grains of calls so far.
+    ///
+    /// # Errors
+    /// What the encoder refuses: a message too large, a time that a grain can't name.
+    pub fn link(
+        mut self,
+        parent: Option<ContentAddress>,
+        call_address: impl Fn(&str) -> Option<ContentAddress>,
+    ) -> Result<MessageGrains, GrainError> {
+        if let Some(parent) = parent {
+            self.event.insert("parent_message_id", parent.to_string());
+        }
+        let event = encode(self.event)?;
+        let mut linked = MessageGrains { event, parts: Vec::new(), calls: Vec::new(), orphans: 0 };
+        for mut thought in self.thoughts {
+            derive(&mut thought, linked.event.address);
+            linked.parts.push(encode(thought)?);
+        }
+        for (id, call) in self.calls {
+            let call = encode(call)?;
+            linked.calls.push((id, call.address));
+            linked.parts.push(call);
+        }
+        for (id, mut result) in self.results {
+            let call = call_address(&id);
+            derive(&mut result, call.unwrap_or(linked.event.address));
+            if call.is_none() {
+                linked.orphans += 1;
+                mark_orphan(&mut result);
+            }
+            linked.parts.push(encode(result)?);
+        }
+        Ok(linked)
+    }
+}
+
+fn encode(grain: Object<'static>) -> Result<EncodedGrain, GrainError> {
+    encode_json(&Json::Object(grain), EncodeOptions::default())
+}
+
+fn derive(grain: &mut Object<'static>, from: ContentAddress) {
+    grain.insert("derived_from", vec![Json::from(from.to_string())]);
+}
+
+fn mark_orphan(result: &mut Object<'static>) {
+    let mut context = match result.remove("context") {
+        Some(Json::Object(context)) => context,
+        _ => Object::new(),
+    };
+    context.insert("msg:orphan", "true");
+    result.insert("context", context);
+}
+
+fn calls_of<'m>(message: &'m Message) -> impl Iterator<Item = &'m ToolUseBlock<'m>> {
+    message.content.iter().filter_map(|block| match block {
+        ContentBlock::ToolUse(call) => Some(call),
+        _ => None,
+    })
+}
+
+/// What every grain of a message has.
+fn grain(kind: &'static str, message: &Message, note: Note) -> Object<'static> {
+    let mut grain = Object::new();
+    grain.insert("type", kind);
+    grain.insert("created_at", millis(message));
+    grain.insert("session_id", message.session_id.to_string());
+    if let Some(namespace) = note.namespace {
+        grain.insert("namespace", namespace.to_owned());
+    }
+    if let Some(user) = &message.metadata.user_id {
+        grain.insert("user_id", user.to_string());
+    }
+    grain
+}
+
+fn millis(message: &Message) -> i64 {
+    message.created_at.micros().div_euclid(1_000)
+}
+
+fn event(message: &Message, note: Note) -> Object<'static> {
+    let mut event = grain("event", message, note);
+    event.insert("timestamp_ms", millis(message));
+    event.insert("role", message.role.as_str());
+    let text = plain_text(message);
+    if !text.is_empty() {
+        event.insert("content", text);
+    }
+    event.insert("content_blocks", message.content.iter().map(block).collect::<Vec<_>>());
+    if let Some(model) = &message.metadata.model {
+        event.insert("model_id", model.to_string());
+    }
+    if let Some(reason) = note.stop_reason {
+        event.insert("stop_reason", reason.as_str());
+    }
+    if let Some(usage) = note.usage.or_else(|| message.metadata.usage.as_ref().map(TokenUsage::of)) {
+        event.insert("token_usage", token_usage(&usage));
+    }
+    event.insert("context", context(message, note));
+    event
+}
+
+/// The text for readers without blocks; a tool's message shows what the tool answered.
+fn plain_text(message: &Message) -> String {
+    let results = message.content.iter().filter_map(|block| match block {
+        ContentBlock::ToolResult(result) => Some(join_text(&result.content, "\n")),
+        _ => None,
+    });
+    match message.role {
+        Role::Tool => results.collect::<Vec<_>>().join("\n"),
+        _ => message.text().into_owned(),
+    }
+}
+
+/// The counts under the names of the grain specification; those of caches only where there are any.
+fn token_usage(usage: &TokenUsage) -> Object<'static> {
+    let mut counts = Object::new();
+    counts.insert("input_tokens", usage.input_tokens);
+    counts.insert("output_tokens", usage.output_tokens);
+    if usage.cached_input_tokens > 0 {
+        counts.insert("cache_read_tokens", usage.cached_input_tokens);
+    }
+    if usage.cache_creation_input_tokens > 0 {
+        counts.insert("cache_creation_tokens", usage.cache_creation_input_tokens);
+    }
+    counts
+}
+
+fn context(message: &Message, note: Note) -> Object<'static> {
+    let mut context = Object::new();
+    let metadata = &message.metadata;
+    context.insert("msg:id", message.id.to_string());
+    context.insert("msg:status", metadata.status.as_str());
+    context.insert("msg:schema_version", message.schema_version.to_string());
+    let texts = [("msg:team_id", &metadata.team_id), ("msg:provider", &metadata.provider)];
+    for (key, text) in texts {
+        if let Some(text) = text {
+            context.insert(key, text.to_string());
+        }
+    }
+    let encoded = encode_message(message, Unknowns::Keep);
+    let stored = encoded.get("metadata").unwrap_or(&Json::Null);
+    for (key, name) in [("msg:routing", "routing"), ("msg:provider_raw", "provider_raw")] {
+        if let Some(value) = stored.get(name).filter(|value| !value.is_null()) {
+            context.insert(key, json_text(value));
+        }
+    }
+    if let Some(usage) = &metadata.usage {
+        // Cost is computed from the counts; these two can't be.
+        context.insert("msg:latency_ms", usage.latency_ms.to_string());
+        context.insert("msg:pricing_version", usage.pricing_version.to_string());
+    }
+    let unknown = [("msg:unknown_fields", &message.unknown_fields), ("msg:unknown_metadata", &metadata.unknown_fields)];
+    for (key, fields) in unknown {
+        if !fields.is_empty() {
+            context.insert(key, json_text(&Json::Object(fields.reborrow())));
+        }
+    }
+    if message.created_at.micros().rem_euclid(1_000) != 0 {
+        context.insert("msg:created_at", message.created_at.to_string());
+    }
+    if !message.content.iter().all(keeps_block) {
+        context.insert("msg:content", json_text(encoded.get("content").unwrap_or(&Json::Null)));
+    }
+    if let Some(response) = note.response {
+        context.insert("msg:response", json_text(response));
+    }
+    context
+}
+
+/// True if the block comes back from the grain as it is.
+fn keeps_block(block: &ContentBlock) -> bool {
+    let text = |text: &str| unicode_normalization::is_nfc(text);
+    match block {
+        ContentBlock::Text(said) => text(said),
+        ContentBlock::Image(image) => text(image.source.data()),
+        ContentBlock::ToolUse(call) => text(&call.name) && keeps(&Json::Object(call.input.reborrow())),
+        ContentBlock::ToolResult(result) => result.content.iter().all(keeps_block),
+        ContentBlock::Thinking { text: thought, signature } => text(thought) && signature.as_deref().is_none_or(text),
+        ContentBlock::RedactedThinking { data } => text(data),
+        // Wire blocks travel in `provider_raw`; those of later versions only as text.
+        ContentBlock::Unknown(unknown) => matches!(unknown.origin, Origin::Wire(_)),
+    }
+}
+
+/// A block in the shapes of the grain specification (§6.2).
+fn block(block: &ContentBlock) -> Json<'static> {
+    let mut wire = Object::new();
+    wire.insert("type", block.tag().to_owned());
+    match block {
+        ContentBlock::Text(text) => _ = wire.insert("text", text.to_string()),
+        ContentBlock::Image(image) => {
+            let mut source = Object::new();
+            source.insert("type", image.source.kind());
+            source.insert("media_type", image.media_type.to_string());
+            let key = match &image.source {
+                ImageSource::Base64(_) => "data",
+                ImageSource::Url(_) => "url",
+                ImageSource::FileRef(_) => "path",
+            };
+            source.insert(key, image.source.data().to_owned());
+            wire.insert("source", source);
+        }
+        ContentBlock::ToolUse(call) => {
+            wire.insert("id", call.id.to_string());
+            wire.insert("name", call.name.to_string());
+            wire.insert("input", nearest_object(&call.input));
+        }
+        ContentBlock::ToolResult(result) => {
+            wire.insert("tool_use_id", result.tool_use_id.to_string());
+            wire.insert("content", result.content.iter().map(self::block).collect::<Vec<_>>());
+            wire.insert("is_error", result.is_error);
+        }
+        ContentBlock::Thinking { text, signature } => {
+            wire.insert("thinking", text.to_string());
+            if let Some(signature) = signature {
+                wire.insert("signature", signature.to_string());
+            }
+        }
+        ContentBlock::RedactedThinking { data } => _ = wire.insert("data", data.to_string()),
+        ContentBlock::Unknown(unknown) => {
+            let json = unknown.json.as_object().map_or_else(|| unknown_value(&unknown.json), nearest_object);
+            json.into_iter().filter(|(key, _)| key != "type").for_each(|(key, value)| _ = wire.insert(key, value));
+        }
+    }
+    Json::Object(wire)
+}
+
+fn unknown_value(json: &Json) -> Object<'static> {
+    [("value", nearest(json))].into_iter().collect()
+}
+
+fn call(message: &Message, call: &ToolUseBlock, batch: bool, note: Note) -> Object<'static> {
+    let mut action = grain("action", message, note);
+    action.insert("action_phase", "call");
+    action.insert("tool_name", if call.name.is_empty() { "unknown".to_owned() } else { call.name.to_string() });
+    action.insert("input", nearest_object(&call.input));
+    action.insert("tool_call_id", call.id.to_string());
+    if batch {
+        action.insert("call_batch_id", message.id.to_string());
+    }
+    action.insert("context", of_message(message));
+    action
+}
+
+fn result(message: &Message, block: &ContentBlock, note: Note) -> Option<(String, Object<'static>)> {
+    let ContentBlock::ToolResult(result) = block else { return None };
+    let mut action = grain("action", message, note);
+    action.insert("action_phase", "result");
+    action.insert("tool_call_id", result.tool_use_id.to_string());
+    let content = match result.content.as_slice() {
+        [] => Json::from(""),
+        blocks if blocks.iter().all(|block| block.as_text().is_some()) => {
+            Json::String(Cow::Owned(join_text(blocks, "\n").into_owned()))
+        }
+        blocks => Json::Array(blocks.iter().map(self::block).collect()),
+    };
+    action.insert("content", content);
+    action.insert("is_error", result.is_error);
+    action.insert("context", of_message(message));
+    Some((result.tool_use_id.to_string(), action))
+}
+
+fn thought(message: &Message, block: &ContentBlock, note: Note) -> Option<Object<'static>> {
+    let mut reasoning = grain("reasoning", message, note);
+    let mut context = of_message(message);
+    match block {
+        ContentBlock::Thinking { text, signature } => {
+            reasoning.insert("thinking_content", text.to_string());
+            if let Some(signature) = signature {
+                context.insert("msg:signature", signature.to_string());
+            }
+        }
+        ContentBlock::RedactedThinking { .. } => _ = reasoning.insert("thinking_redacted", true),
+        _ => return None,
+    }
+    if let Some(model) = &message.metadata.model {
+        context.insert("msg:model_id", model.to_string());
+    }
+    reasoning.insert("context", context);
+    Some(reasoning)
+}
+
+/// Which message a part belongs to.
+fn of_message(message: &Message) -> Object<'static> {
+    let mut context = Object::new();
+    context.insert("msg:id", message.id.to_string());
+    if message.metadata.status != MessageStatus::Complete {
+        context.insert("msg:status", message.metadata.status.as_str());
+    }
+    context
+}

@@ -1,0 +1,164 @@
+use proptest::prelude::*;
+
+use super::super::block::{ImageBlock, ToolResultBlock, UnknownBlock};
+use super::super::{Timestamp, Usage};
+use super::*;
+use crate::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+
+fn message(role: Role, content: Vec<ContentBlock<'static>>) -> Message<'static> {
+    Message::new("01HZ0000000000000000000001", "sess_1", role, content, Timestamp::from_millis(1_700_000_000_123))
+}
+
+fn call(id: &str, input: &str) -> ContentBlock<'static> {
+    let input = Json::parse(input.as_bytes()).unwrap().into_owned();
+    let input = input.as_object().unwrap().clone();
+    ContentBlock::ToolUse(ToolUseBlock { id: id.to_owned().into(), name: "weather".into(), input })
+}
+
+fn answer(id: &str) -> ContentBlock<'static> {
+    let content = vec![ContentBlock::text("sunny")];
+    ContentBlock::ToolResult(ToolResultBlock { tool_use_id: id.to_owned().into(), content, is_error: false })
+}
+
+fn json_of(grain: &EncodedGrain) -> Json<'static> {
+    let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+    Grain::decode(&payload, Mode::Strict).unwrap().to_json()
+}
+
+fn text<'j>(json: &'j Json, key: &str) -> &'j str {
+    json.get(key).and_then(Json::as_str).unwrap_or_default()
+}
+
+fn linked(message: &Message, known: Option<ContentAddress>) -> MessageGrains {
+    Draft::of(message, Note::default()).link(None, |_| known).unwrap()
+}
+
+#[test]
+fn thoughts_and_calls_are_grains_of_their_own_beside_the_event() {
+    let content = vec![
+        ContentBlock::Thinking { text: "hm".into(), signature: Some("s".into()) },
+        ContentBlock::RedactedThinking { data: "xx".into() },
+        ContentBlock::text("let me see"),
+        call("tu_1", r#"{"city":"Rome"}"#),
+        call("tu_2", "{}"),
+    ];
+    let mut said = message(Role::Assistant, content);
+    said.metadata.model = Some("p:m".into());
+    let grains = linked(&said, None);
+    let event = json_of(&grains.event);
+    assert_eq!(
+        (text(&event, "role"), text(&event, "content"), text(&event, "model_id")),
+        ("assistant", "let me see", "p:m")
+    );
+    let parts: Vec<_> = grains.parts.iter().map(json_of).collect();
+    let kinds: Vec<_> = parts.iter().map(|part| text(part, "type")).collect();
+    assert_eq!(kinds, ["reasoning", "reasoning", "action", "action"]);
+    assert_eq!(text(&parts[0], "thinking_content"), "hm");
+    assert_eq!(parts[1].get("thinking_redacted").and_then(Json::as_bool), Some(true));
+    assert_eq!((text(&parts[2], "action_phase"), text(&parts[2], "tool_call_id")), ("call", "tu_1"));
+    assert_eq!(text(&parts[2], "call_batch_id"), said.id);
+    let from = parts[0].get("derived_from").and_then(Json::as_array).unwrap();
+    assert_eq!(from[0].as_str(), Some(&*grains.event.address.to_string()));
+    assert_eq!(grains.calls.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["tu_1", "tu_2"]);
+}
+
+#[test]
+fn a_result_points_at_its_call_and_an_orphan_at_its_own_event() {
+    let call = ContentAddress::of(b"call");
+    let joined = linked(&message(Role::Tool, vec![answer("tu_1")]), Some(call));
+    let result = json_of(&joined.parts[0]);
+    assert_eq!(result.get("derived_from").and_then(Json::as_array).unwrap()[0].as_str(), Some(&*call.to_string()));
+    assert_eq!((joined.orphans, text(&result, "content")), (0, "sunny"));
+    let orphan = linked(&message(Role::Tool, vec![answer("tu_1")]), None);
+    let result = json_of(&orphan.parts[0]);
+    let from = result.get("derived_from").and_then(Json::as_array).unwrap()[0].as_str();
+    assert_eq!(from, Some(&*orphan.event.address.to_string()));
+    assert_eq!(orphan.orphans, 1);
+    assert_eq!(result.get("context").map(|context| text(context, "msg:orphan")), Some("true"));
+}
+
+#[test]
+fn the_parent_is_named_by_its_address() {
+    let parent = ContentAddress::of(b"parent");
+    let said = message(Role::User, vec![ContentBlock::text("hi")]);
+    let grains = Draft::of(&said, Note::default()).link(Some(parent), |_| None).unwrap();
+    assert_eq!(text(&json_of(&grains.event), "parent_message_id"), parent.to_string());
+}
+
+#[test]
+fn what_a_grain_would_change_is_kept_as_text() {
+    let mut said =
+        message(Role::Assistant, vec![call("tu_1", r#"{"a":1.50,"b":null,"c":123456789012345678901234567890}"#)]);
+    let odd = Json::parse(br#"{"type":"odd","x":null}"#).unwrap().into_owned();
+    let odd = |origin| ContentBlock::Unknown(UnknownBlock { origin, json: odd.clone() });
+    said.content.push(odd(Origin::Wire("p/e".into())));
+    said.content.push(odd(Origin::Canonical));
+    let event = json_of(&linked(&said, None).event);
+    let back = message_of_event(&event).unwrap();
+    assert_eq!(back, said);
+    let ContentBlock::ToolUse(call) = &back.content[0] else { panic!("no call") };
+    assert_eq!(call.input.get("a").unwrap().to_string(), "1.50");
+}
+
+#[test]
+fn events_of_others_are_read_too() {
+    let event = br#"{"type":"event","role":"user","created_at":1700000000000,"content":"hi","session_id":"s"}"#;
+    let back = message_of_event(&Json::parse(event).unwrap()).unwrap();
+    assert_eq!((back.role, &*back.text(), &*back.session_id), (Role::User, "hi", "s"));
+    for wrong in [&br#"{"type":"event","created_at":1}"#[..], br#"{"type":"event","role":"user"}"#, b"[]"] {
+        assert!(message_of_event(&Json::parse(wrong).unwrap()).is_err());
+    }
+}
+
+fn texts() -> impl Strategy<Value = String> {
+    // With combining marks, controls and characters beyond the first plane.
+    proptest::string::string_regex("[a-zé\u{301}\u{1F600}\"\\\\\n ]{0,8}").unwrap()
+}
+
+fn blocks() -> impl Strategy<Value = ContentBlock<'static>> {
+    prop_oneof![
+        texts().prop_map(ContentBlock::text),
+        (texts(), proptest::option::of(texts())).prop_map(|(text, signature)| ContentBlock::Thinking {
+            text: text.into(),
+            signature: signature.map(Cow::Owned)
+        }),
+        texts().prop_map(|data| ContentBlock::RedactedThinking { data: data.into() }),
+        texts().prop_map(|data| ContentBlock::Image(ImageBlock {
+            source: ImageSource::Url(data.into()),
+            media_type: "image/png".into()
+        })),
+        (texts(), prop_oneof![Just("1.0"), Just("1.50"), Just("null"), Just("[{}]"), Just("99999999999999999999")])
+            .prop_map(|(key, value)| call("tu_1", &format!("{{{}:{value}}}", Json::from(key)))),
+        texts().prop_map(|text| ContentBlock::ToolResult(ToolResultBlock {
+            tool_use_id: "tu_2".into(),
+            content: vec![ContentBlock::text(text)],
+            is_error: true
+        })),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_message_comes_back_from_its_event(
+        content in proptest::collection::vec(blocks(), 0..4),
+        micros in 0_i64..4_000_000_000_000_000,
+        with_usage: bool,
+    ) {
+        let mut said = message(Role::Assistant, content);
+        said.created_at = Timestamp::from_micros(micros);
+        said.metadata.user_id = Some("usr_1".into());
+        if with_usage {
+            said.metadata.usage = Some(Usage {
+                input_tokens: 1, output_tokens: 2, cached_input_tokens: 3, cache_creation_input_tokens: 0,
+                cost_usd: rust_decimal::Decimal::ZERO, pricing_version: "v".into(), latency_ms: 5,
+            });
+        }
+        said.metadata.parent_tool_use_id = said.content.iter().find_map(|block| match block {
+            ContentBlock::ToolResult(result) => Some(result.tool_use_id.clone()),
+            _ => None,
+        });
+        let grains = linked(&said, None);
+        prop_assert_eq!(message_of_event(&json_of(&grains.event)).unwrap(), said.clone());
+        prop_assert_eq!(linked(&said, None), grains);
+    }
+}
