@@ -5,6 +5,7 @@
 //! | [`generate`] | what does a realistic corpus look like? |
 //! | [`source`] | which files does the user mean, and what are their bytes? |
 //! | [`storage`] | which object store serves this URI? |
+//! | [`transcript`] | which messages and grains are in recorded conversations? |
 //! | [`wire`] | how do providers of models write requests, answers, streams and errors? |
 //!
 //! What doesn't live here: the lake's layout (engine), the meaning of bytes (schemas).
@@ -12,6 +13,7 @@
 pub mod generate;
 pub mod source;
 pub mod storage;
+pub mod transcript;
 pub mod wire;
 
 use std::path::PathBuf;

@@ -59,22 +59,51 @@ pub enum Stream<'a> {
 }
 
 impl<'a> Exchange<'a> {
+    /// Reads one line's JSON; a line that names no provider is of `provider`, else of whom its bodies look like. `None` if it is no
+    /// exchange at all.
+    pub fn of(json: &'a Json<'a>, provider: Option<&'a str>) -> Option<Self> {
+        if let Some(exchange) = Exchange::from_json(json) {
+            return Some(exchange);
+        }
+        json.as_object()?;
+        let body = |key| json.get(key).filter(|body| body.as_object().is_some());
+        let detected = || {
+            let request = body("request").and_then(super::dialect::detect_request);
+            request.or_else(|| body("response").and_then(super::dialect::detect_response)).map(|adapter| adapter.key())
+        };
+        let known = ["request", "response", "response_sse", "request_text", "response_text"];
+        if !known.iter().any(|key| json.get(key).is_some_and(|value| !value.is_null())) {
+            return None;
+        }
+        let named = match provider {
+            Some(provider) => provider,
+            None => detected().unwrap_or("unknown"),
+        };
+        let (provider, endpoint) = named.split_once('/').unwrap_or((named, ""));
+        Some(Exchange::named(json, provider, endpoint))
+    }
+
     /// Reads one line's JSON; `None` if it names no provider.
     pub fn from_json(json: &'a Json<'a>) -> Option<Self> {
+        let provider = json.get("provider")?.as_str()?;
+        Some(Exchange::named(json, provider, json.get("endpoint").and_then(Json::as_str).unwrap_or_default()))
+    }
+
+    fn named(json: &'a Json<'a>, provider: &'a str, endpoint: &'a str) -> Self {
         let text = |key| json.get(key).and_then(Json::as_str);
         let present = |key| json.get(key).filter(|value| !value.is_null());
         let date = present("response_headers").and_then(|headers| headers.get("date")).and_then(Json::as_str);
-        Some(Exchange {
+        Exchange {
             id: text("id").unwrap_or_default().into(),
-            provider: text("provider")?.into(),
-            endpoint: text("endpoint").unwrap_or_default().into(),
+            provider: provider.into(),
+            endpoint: endpoint.into(),
             url_path: text("url_path").unwrap_or_default().into(),
             status: present("status").and_then(status),
             recorded_at: text("recorded_at").and_then(Timestamp::parse),
             date: date.and_then(Timestamp::parse_http_date),
             request: present("request").filter(|request| request.as_str().is_none()),
             response: response(json),
-        })
+        }
     }
 
     /// The time of the exchange: when it was recorded, what the response says, the `Date` header, else `fallback` (the

@@ -72,6 +72,26 @@ impl Conversation {
         }
     }
 
+    /// Steps on by a message that no adapter reads, and answers where it stands.
+    pub fn advance(&mut self, role: Role, content: &[ContentBlock]) -> Position {
+        self.thread.advance(role, content)
+    }
+
+    /// The session's id: its name, or one after the first message, which stands at `position` and was made at `time` unless another
+    /// came before.
+    pub fn session(&mut self, position: &Position, time: Timestamp, context: &ReadContext) -> String {
+        let named = || match context.session {
+            Some(session) => session.to_owned(),
+            None => session_id(position, time),
+        };
+        self.session.get_or_insert_with(named).clone()
+    }
+
+    /// True before the first message.
+    pub fn is_empty(&self) -> bool {
+        self.thread.position().depth() == 0
+    }
+
     /// Where it is.
     pub fn position(&self) -> Position {
         self.thread.position()
@@ -141,6 +161,8 @@ pub struct Reader<'c, 'j> {
     pub(super) messages: Vec<Message<'j>>,
     pub(super) units: Vec<Unit>,
     pub(super) choices: Vec<Choice<'j>>,
+    /// Where each message, or each choice, stands.
+    pub(super) positions: Vec<Position>,
     pub(super) warnings: Vec<ReadWarning>,
     /// The state before the first choice, if there are more.
     fork: Option<Box<Conversation>>,
@@ -165,6 +187,7 @@ impl<'c, 'j> Reader<'c, 'j> {
             messages: Vec::new(),
             units: Vec::new(),
             choices: Vec::new(),
+            positions: Vec::new(),
             warnings: Vec::new(),
             fork: None,
             after_first_choice: None,
@@ -295,13 +318,10 @@ impl<'c, 'j> Reader<'c, 'j> {
 
     fn message(&mut self, role: Role, mut content: Vec<ContentBlock<'j>>) -> Message<'j> {
         let position = self.conversation.thread.advance(role, &content);
+        self.positions.push(position);
         let time = self.time_of(&position);
         let ulid = position.ulid(time);
-        let session = self.conversation.session.get_or_insert_with(|| match self.context.session {
-            Some(session) => session.to_owned(),
-            None => session_id(&position, time),
-        });
-        let session = session.clone();
+        let session = self.conversation.session(&position, time, self.context);
         let mut ids = Vec::new();
         let mut ordinal = 0;
         let mut metadata = MessageMetadata::default();

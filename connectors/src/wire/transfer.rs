@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::ids::Position;
 use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::stream::{Assembler, StreamEvent};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
-use gristmill_schemas::message::{ContentBlock, Message};
+use gristmill_schemas::message::{ContentBlock, Message, Timestamp};
 
 use super::adapter::{Adapter, Unreadable, Written};
 use super::framing::Frame;
@@ -20,6 +21,8 @@ use super::write::{Drop, DropReason, WriteOptions, Writer, units};
 pub struct ReadRequest<'j> {
     /// The request.
     pub request: Request<'j>,
+    /// Where each of its messages stands in the conversation.
+    pub positions: Vec<Position>,
     /// What was kept without being understood.
     pub warnings: Vec<ReadWarning>,
 }
@@ -29,6 +32,8 @@ pub struct ReadRequest<'j> {
 pub struct ReadResponse<'j> {
     /// The response.
     pub response: Response<'j>,
+    /// Where each of its choices stands in the conversation.
+    pub positions: Vec<Position>,
     /// What was kept without being understood.
     pub warnings: Vec<ReadWarning>,
 }
@@ -55,7 +60,7 @@ pub fn read_request<'j>(
     let mut reader = Reader::new(adapter, conversation, context);
     let mut request = adapter.read_request(body, &mut reader)?;
     reader.units.retain(|unit| !unit.messages.is_empty());
-    let Reader { messages, units: read_units, warnings, .. } = reader;
+    let Reader { messages, units: read_units, warnings, positions, .. } = reader;
     request.messages = messages;
     mark_parts(adapter, &mut request.messages, &read_units);
 
@@ -73,7 +78,40 @@ pub fn read_request<'j>(
     if let Some(residual) = residuals.envelope {
         keep(&mut request.provider_raw, adapter.key(), residual);
     }
-    Ok(ReadRequest { request, warnings })
+    Ok(ReadRequest { request, positions, warnings })
+}
+
+/// Where the messages of a request stand, without reading more of it than that takes. The conversation moves on as in
+/// [`read_request`].
+///
+/// # Errors
+/// If the body isn't of the adapter's dialect.
+pub fn scan_request<'j>(
+    adapter: &dyn Adapter,
+    body: &'j Json<'j>,
+    conversation: &mut Conversation,
+    context: &ReadContext,
+) -> Result<Vec<Position>, Unreadable> {
+    let mut reader = Reader::new(adapter, conversation, context);
+    adapter.read_request(body, &mut reader)?;
+    Ok(reader.positions)
+}
+
+/// Where the choices of a response stand, and when the provider says that it was made. The conversation moves on as in
+/// [`read_response`].
+///
+/// # Errors
+/// If the body isn't of the adapter's dialect.
+pub fn scan_response<'j>(
+    adapter: &dyn Adapter,
+    body: &'j Json<'j>,
+    conversation: &mut Conversation,
+    context: &ReadContext,
+) -> Result<(Vec<Position>, Option<Timestamp>), Unreadable> {
+    let mut reader = Reader::new(adapter, conversation, context);
+    let response = adapter.read_response(body, &mut reader)?;
+    reader.finish_choices();
+    Ok((reader.positions, response.created_at))
 }
 
 /// Reads a response and keeps its residual, with the message that counts. The conversation moves on to after that message.
@@ -89,7 +127,7 @@ pub fn read_response<'j>(
     let mut reader = Reader::new(adapter, conversation, context);
     let mut response = adapter.read_response(body, &mut reader)?;
     reader.finish_choices();
-    let Reader { choices, units: read_units, warnings, .. } = reader;
+    let Reader { choices, units: read_units, warnings, positions, .. } = reader;
     response.choices = choices;
     if let Some(model) = &response.model {
         let model = gristmill_schemas::message::model_id::canonical(adapter.provider(), model);
@@ -110,7 +148,7 @@ pub fn read_response<'j>(
     if let Some(residual) = residuals.envelope {
         keep(&mut response.provider_raw, adapter.key(), residual);
     }
-    Ok(ReadResponse { response, warnings })
+    Ok(ReadResponse { response, positions, warnings })
 }
 
 /// Writes a request for the adapter's provider; what was read from the same provider comes out as it went in.

@@ -27,7 +27,7 @@ pub use read::{NotAMessage, message_of_event};
 use super::block::{ContentBlock, ImageSource, Origin, ToolUseBlock, join_text};
 use super::encode::{Unknowns, encode_message};
 use super::request::{StopReason, TokenUsage};
-use super::{Message, MessageStatus, Role};
+use super::{Message, MessageStatus, Role, Timestamp};
 use crate::address::ContentAddress;
 use crate::error::GrainError;
 use crate::grain::{EncodeOptions, EncodedGrain, encode_json};
@@ -120,6 +120,32 @@ impl Draft {
         }
         Ok(linked)
     }
+}
+
+/// The Event of traffic that is kept whole because nothing here can read it: its JSON is the event's content. `label` says whose it is,
+/// `reason` why it wasn't read.
+///
+/// # Errors
+/// What the encoder refuses: a time that a grain can't name, traffic that is too large for one.
+pub fn opaque_event(
+    json: &Json,
+    created_at: Timestamp,
+    label: &str,
+    reason: &str,
+    namespace: Option<&str>,
+) -> Result<EncodedGrain, GrainError> {
+    let mut event = Object::new();
+    event.insert("type", "event");
+    event.insert("created_at", created_at.micros().div_euclid(1_000));
+    event.insert("content", json_text(json));
+    if let Some(namespace) = namespace {
+        event.insert("namespace", namespace.to_owned());
+    }
+    let mut context = Object::new();
+    context.insert("msg:opaque", label.to_owned());
+    context.insert("msg:reason", reason.to_owned());
+    event.insert("context", context);
+    encode(event)
 }
 
 fn encode(grain: Object<'static>) -> Result<EncodedGrain, GrainError> {

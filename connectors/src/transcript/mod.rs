@@ -1,0 +1,25 @@
+//! Transcripts: recorded conversations in the many shapes that they are kept in, as messages and as grains.
+//!
+//! ```text
+//! bytes ── lines ──▶ traffic ──▶ nodes ──▶ tree ──▶ messages, grains
+//!                    (one line)  (a message at its place in a conversation)
+//! ```
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`line`] | where are the lines, and what is wrong with those that can't be read? |
+//! | [`traffic`] | which messages does one exchange tell of, and where in their conversation do they stand? |
+//! | [`tree`] | which of the many times that a message was seen counts, and what is its time? |
+//! | [`grains`] | which grains are all these messages, each once, each after what it refers to? |
+//!
+//! Requests resend their whole history, so nearly every message is seen many times. A first pass over the input takes down
+//! where each message stands, when it was first seen, and which sight of it tells most; a second one makes each message once,
+//! from that sight and with that time. So the result depends on what was recorded, not on the order in which it is read nor on
+//! the number of threads.
+//!
+//! What doesn't live here: what providers' fields mean ([`crate::wire`]), and what a grain is (the schemas).
+
+pub mod grains;
+pub mod line;
+pub mod traffic;
+pub mod tree;
