@@ -122,6 +122,8 @@ pub enum Command {
     Sql(Sql),
     /// Write grains out of the lake
     Export(Export),
+    /// Turn transcripts, messages and grains into each other, without a lake
+    Convert(Convert),
     /// Merge small segments into large ones
     Compact(Compact),
     /// Remove files that are not part of the lake
@@ -289,6 +291,58 @@ pub struct Export {
     /// Overwrite files that exist
     #[arg(long)]
     pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Convert {
+    #[command(flatten)]
+    pub results: Results,
+    /// Files, folders, patterns, URIs, or `-` [default: standard input]
+    #[arg(value_name = "SOURCE")]
+    pub sources: Vec<String>,
+    /// What the input holds
+    #[arg(long, value_enum, default_value_t = ConvertFrom::Exchanges)]
+    pub from: ConvertFrom,
+    /// What to write, one a line
+    #[arg(long, value_enum, default_value_t = ConvertTo::Messages, conflicts_with = "check_round_trip")]
+    pub to: ConvertTo,
+    /// Whose form: of exchanges that are written; else of input that doesn't say. A key such as openai/chat, or the provider alone
+    #[arg(long, value_name = "PROVIDER")]
+    pub provider: Option<String>,
+    /// The namespace of grains that are written
+    #[arg(long, value_name = "NS")]
+    pub namespace: Option<String>,
+    /// Read every exchange, write it back, and count per endpoint what came back value for value
+    #[arg(long)]
+    pub check_round_trip: bool,
+}
+
+/// What the input of a conversion holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ConvertFrom {
+    /// Recorded requests and responses of providers
+    Exchanges,
+    /// Canonical messages
+    Messages,
+    /// CMF messages, with their extensions
+    Cmf,
+    /// Grains as JSON lines
+    Grains,
+}
+
+/// What a conversion writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ConvertTo {
+    /// Requests and responses in a provider's form
+    Exchanges,
+    /// Canonical messages
+    Messages,
+    /// CMF messages, with their extensions
+    Cmf,
+    /// Views of messages, as policies see them
+    Views,
+    /// Grains with their addresses
+    Grains,
 }
 
 /// What an export writes.

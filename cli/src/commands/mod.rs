@@ -1,6 +1,7 @@
 //! One file per command: what it reads, what it calls, what it prints. The work itself is done by the libraries.
 
 mod compact;
+mod convert;
 mod demo;
 mod describe;
 mod export;
@@ -32,6 +33,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Compact(arguments) => compact::run(&context, arguments).await,
         Command::Gc(arguments) => gc::run(&context, arguments).await,
         Command::Describe(arguments) => describe::run(&context, arguments).await,
+        Command::Convert(arguments) => convert::run(&context, arguments).await,
         Command::Generate(arguments) => generate::run(&context, arguments),
         Command::Grain(Grain::Encode(lines)) => grain::encode(lines),
         Command::Grain(Grain::Decode(lines)) => grain::decode(lines),

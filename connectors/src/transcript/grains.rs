@@ -1,190 +1,16 @@
-//! Exchange lines to messages and grains: each message once, each grain after those that it refers to.
+//! Messages to grains: each message once, each grain after those that it refers to.
 
 use std::collections::HashMap;
-use std::num::NonZero;
-use std::thread;
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::EncodedGrain;
-use gristmill_schemas::json::Json;
-use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::grains::{Draft, Note, opaque_event};
 use gristmill_schemas::message::ids::Position;
 
-use super::line::{FaultCode, Line, LineFault, lines};
-use super::traffic::{Node, Reading, reading, scan, visit};
-use super::tree::Tree;
-use crate::wire::exchange::Exchange;
-use crate::wire::read::ReadContext;
-
-/// Bytes of lines that one thread reads before what it found is put together.
-const PORTION_BYTES: usize = 4 << 20;
-
-/// What is known about a file of exchanges beside its bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct ReadOptions<'o> {
-    /// The time of exchanges that tell none: when the file was last changed.
-    pub fallback: Timestamp,
-    /// The provider of lines that name none.
-    pub provider: Option<&'o str>,
-    /// The namespace of the grains.
-    pub namespace: Option<&'o str>,
-    /// Threads to read on; 0 for one per core.
-    pub threads: usize,
-}
-
-impl Default for ReadOptions<'_> {
-    fn default() -> Self {
-        ReadOptions { fallback: Timestamp::from_micros(0), provider: None, namespace: None, threads: 0 }
-    }
-}
-
-/// What a line comes to.
-#[derive(Debug)]
-pub enum Found<T> {
-    /// Messages, or what was made of them.
-    Messages(Vec<T>),
-    /// Traffic that no adapter reads, with whose it is and why it isn't read.
-    Opaque {
-        /// When it was recorded.
-        time: Timestamp,
-        /// `provider/endpoint`.
-        label: String,
-        /// Why.
-        reason: String,
-    },
-    /// A line that can't be read.
-    Fault(LineFault),
-}
-
-/// Reads the lines of `bytes` in two passes. `make` is given each message once, on any thread; what it makes goes line by line to
-/// `take`, in the order of the lines.
-pub fn read_exchanges<T: Send>(
-    bytes: &[u8],
-    options: ReadOptions<'_>,
-    make: &(dyn Fn(Node<'_>) -> T + Sync),
-    take: &mut dyn FnMut(&Line, Found<T>),
-) {
-    let all: Vec<Line> = lines(bytes).collect();
-    let portions = portions(&all);
-    let threads = threads(options.threads);
-    let mut tree = Tree::default();
-    in_parallel(&portions, threads, &|portion| scanned(bytes, portion, options), &mut |_, part| tree.merge(part));
-    let reader = Reader { bytes, options, tree: &tree };
-    let read = |portion: &&[Line]| -> Vec<Found<T>> { portion.iter().map(|line| reader.found(line, make)).collect() };
-    in_parallel(&portions, threads, &|portion| read(&portion), &mut |portion, found| {
-        portion.iter().zip(found).for_each(|(line, found)| take(line, found));
-    });
-}
-
-fn threads(wanted: usize) -> usize {
-    match wanted {
-        0 => thread::available_parallelism().map_or(1, NonZero::get),
-        wanted => wanted,
-    }
-}
-
-/// Runs of lines of about [`PORTION_BYTES`].
-fn portions(all: &[Line]) -> Vec<&[Line]> {
-    let mut portions = Vec::new();
-    let (mut start, mut length) = (0, 0);
-    for (at, line) in all.iter().enumerate() {
-        length += line.range.len();
-        if length >= PORTION_BYTES {
-            portions.push(&all[start..=at]);
-            (start, length) = (at + 1, 0);
-        }
-    }
-    if start < all.len() {
-        portions.push(&all[start..]);
-    }
-    portions
-}
-
-/// Runs `work` on the portions, `threads` at a time, and gives the results to `take` in order.
-fn in_parallel<'p, T: Send>(
-    portions: &[&'p [Line]],
-    threads: usize,
-    work: &(dyn Fn(&'p [Line]) -> T + Sync),
-    take: &mut dyn FnMut(&'p [Line], T),
-) {
-    for group in portions.chunks(threads.max(1)) {
-        let results: Vec<T> = thread::scope(|scope| {
-            let running: Vec<_> = group.iter().skip(1).map(|portion| scope.spawn(|| work(portion))).collect();
-            let first = group.first().map(|portion| work(portion));
-            let rest = running.into_iter().map(|thread| match thread.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            first.into_iter().chain(rest).collect()
-        });
-        group.iter().zip(results).for_each(|(portion, result)| take(portion, result));
-    }
-}
-
-/// What the first pass sees in a portion. Lines that can't be read are told by the second.
-fn scanned(bytes: &[u8], portion: &[Line], options: ReadOptions) -> Tree {
-    let mut tree = Tree::default();
-    for line in portion {
-        let Ok(json) = line.json(bytes) else { continue };
-        let Some(exchange) = Exchange::of(&json, options.provider) else { continue };
-        if let Reading::Known(adapter) = reading(&exchange) {
-            let (marks, time) = scan(adapter, &exchange, &conversation_name(&json), options.fallback);
-            tree.note(&marks, time, digest(bytes, line), line.number);
-        }
-    }
-    tree
-}
-
-/// Eight bytes of the digest of a line.
-fn digest(bytes: &[u8], line: &Line) -> u64 {
-    let digest = blake3::hash(bytes.get(line.range.clone()).unwrap_or_default());
-    digest.as_bytes().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
-/// Traffic that names its session is no part of another's conversation.
-fn conversation_name(json: &Json) -> String {
-    json.get("session_id").and_then(Json::as_str).unwrap_or_default().to_owned()
-}
-
-/// The second pass.
-struct Reader<'r> {
-    bytes: &'r [u8],
-    options: ReadOptions<'r>,
-    tree: &'r Tree,
-}
-
-impl Reader<'_> {
-    fn found<T>(&self, line: &Line, make: &(dyn Fn(Node<'_>) -> T + Sync)) -> Found<T> {
-        let json = match line.json(self.bytes) {
-            Ok(json) => json,
-            Err(fault) => return Found::Fault(fault),
-        };
-        let Some(exchange) = Exchange::of(&json, self.options.provider) else {
-            let message = "not an exchange: an object with `provider`, `endpoint`, `request` and `response`";
-            return Found::Fault(line.fault(FaultCode::Shape, message));
-        };
-        let time = exchange.time(None, self.options.fallback);
-        match reading(&exchange) {
-            Reading::Opaque(reason) => {
-                let label = format!("{}/{}", exchange.provider, exchange.endpoint);
-                Found::Opaque { time, label, reason: reason.to_owned() }
-            }
-            Reading::Known(adapter) => {
-                let first_seen = |position: &Position| self.tree.first_seen(position);
-                let session = json.get("session_id").and_then(Json::as_str);
-                let context = ReadContext { time, first_seen: Some(&first_seen), session };
-                let mut made = Vec::new();
-                visit(adapter, &exchange, &conversation_name(&json), &context, &mut |node| {
-                    if self.tree.counts(&node.position, node.sight, line.number) {
-                        made.push(make(node));
-                    }
-                });
-                Found::Messages(made)
-            }
-        }
-    }
-}
+use super::line::{FaultCode, Line, LineFault};
+use super::read::{Found, ReadOptions, read_exchanges};
+use super::said::Said;
+use super::traffic::Node;
 
 /// A message whose grains wait for the one before it.
 struct Waiting {
@@ -243,6 +69,16 @@ pub fn read_grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(
             }
         }
     });
+    linker.counts
+}
+
+/// The grains of messages that come as messages.
+pub fn grains_of_said(said: Vec<Said>, namespace: Option<&str>, tell: &mut dyn FnMut(GrainOutput<'_>)) -> GrainCounts {
+    let mut linker = Linker::default();
+    for Said { position, parent, message, stop_reason, usage, line } in said {
+        let draft = Draft::of(&message, Note { stop_reason, usage, response: None, namespace });
+        linker.take(Waiting { position, parent, line, draft }, tell);
+    }
     linker.counts
 }
 
@@ -306,6 +142,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+    use gristmill_schemas::json::Json;
 
     use super::*;
 

@@ -10,7 +10,11 @@
 //! | [`line`] | where are the lines, and what is wrong with those that can't be read? |
 //! | [`traffic`] | which messages does one exchange tell of, and where in their conversation do they stand? |
 //! | [`tree`] | which of the many times that a message was seen counts, and what is its time? |
+//! | [`read`] | how are the lines of a file read in two passes, on several threads? |
+//! | [`said`] | which messages are in files that hold messages, not traffic? |
 //! | [`grains`] | which grains are all these messages, each once, each after what it refers to? |
+//! | [`convert`] | how does one kind become another? |
+//! | [`check`] | does traffic survive the round trip? |
 //!
 //! Requests resend their whole history, so nearly every message is seen many times. A first pass over the input takes down
 //! where each message stands, when it was first seen, and which sight of it tells most; a second one makes each message once,
@@ -19,7 +23,11 @@
 //!
 //! What doesn't live here: what providers' fields mean ([`crate::wire`]), and what a grain is (the schemas).
 
+pub mod check;
+pub mod convert;
 pub mod grains;
 pub mod line;
+pub mod read;
+pub mod said;
 pub mod traffic;
 pub mod tree;

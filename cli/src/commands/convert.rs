@@ -1,0 +1,135 @@
+//! `convert`: transcripts, messages and grains into each other; and the check that nothing is lost on the way.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, ErrorKind};
+
+use gristmill_connectors::source::{Source, SourceBytes, discover, fetch};
+use gristmill_connectors::transcript::check::{CheckReport, EndpointReport, check_round_trip};
+use gristmill_connectors::transcript::convert::{Conversion, Form, Notice, convert};
+use gristmill_connectors::transcript::read::ReadOptions;
+use gristmill_connectors::wire::adapter::Adapter;
+use gristmill_connectors::wire::dialect;
+use gristmill_schemas::message::Timestamp;
+use serde::Serialize;
+
+use super::Context;
+use crate::args::{Convert, ConvertFrom, ConvertTo};
+use crate::exit::{Failure, Outcome};
+
+/// Bytes that are gathered before they are written.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Converts the sources one after the other; the data has problems if a line couldn't be read.
+pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failure> {
+    let named = if arguments.sources.is_empty() { vec!["-".to_owned()] } else { arguments.sources.clone() };
+    let adapter = arguments.provider.as_deref().map(adapter_of).transpose()?;
+    let sources = discover(&named).await?;
+    let mut problems = 0;
+    let mut totals = BTreeMap::new();
+    for source in &sources {
+        let bytes = fetch(source).await?;
+        let options = ReadOptions {
+            fallback: Timestamp::from_millis(source.modified.unwrap_or(0)),
+            provider: adapter.map(|adapter| adapter.key()),
+            namespace: arguments.namespace.as_deref(),
+            threads: context.threads(),
+        };
+        if arguments.check_round_trip {
+            let report = check_round_trip(&bytes, options);
+            problems += tell_check(source, &report);
+            report.endpoints.into_iter().for_each(|endpoint| add(&mut totals, endpoint));
+            continue;
+        }
+        let conversion = Conversion {
+            from: form_of(arguments.from),
+            to: target_of(arguments.to),
+            options,
+            target: adapter.filter(|_| arguments.to == ConvertTo::Exchanges),
+        };
+        match write_one(source, &bytes, conversion) {
+            // The reader of our output has seen enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Outcome::Done),
+            found => problems += found?,
+        }
+    }
+    if arguments.check_round_trip {
+        let endpoints = totals.into_values().collect::<Vec<_>>();
+        problems += endpoints.iter().map(|endpoint| endpoint.unequal).sum::<u64>();
+        context.printer(arguments.results).record(&Endpoints { endpoints })?;
+    }
+    Ok(if problems == 0 { Outcome::Done } else { Outcome::Problems })
+}
+
+/// The result of a check.
+#[derive(Serialize)]
+struct Endpoints {
+    endpoints: Vec<EndpointReport>,
+}
+
+/// The adapter of that key, or the first of that provider.
+fn adapter_of(name: &str) -> Result<&'static dyn Adapter, Failure> {
+    let of_provider = || dialect::adapters().find(|adapter| adapter.provider() == name);
+    dialect::by_key(name).or_else(of_provider).ok_or_else(|| {
+        let mut known: Vec<_> = dialect::adapters().map(|adapter| adapter.key()).collect();
+        known.sort_unstable();
+        Failure::usage(format!("no provider `{name}`; known: {}", known.join(", ")))
+    })
+}
+
+fn form_of(from: ConvertFrom) -> Form {
+    match from {
+        ConvertFrom::Exchanges => Form::Exchanges,
+        ConvertFrom::Messages => Form::Messages,
+        ConvertFrom::Cmf => Form::Cmf,
+        ConvertFrom::Grains => Form::Grains,
+    }
+}
+
+fn target_of(to: ConvertTo) -> Form {
+    match to {
+        ConvertTo::Exchanges => Form::Exchanges,
+        ConvertTo::Messages => Form::Messages,
+        ConvertTo::Cmf => Form::Cmf,
+        ConvertTo::Views => Form::Views,
+        ConvertTo::Grains => Form::Grains,
+    }
+}
+
+/// Writes what one source becomes; answers how many lines of it couldn't be read.
+fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -> io::Result<u64> {
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+    let mut problems = 0;
+    convert(bytes, conversion, &mut out, &mut |notice| match notice {
+        Notice::Fault(fault) => {
+            problems += 1;
+            eprintln!("{}: {fault}", source.uri);
+        }
+        Notice::Dropped(dropped) => tracing::warn!("{dropped}"),
+        Notice::Opaque { line, label, reason } => {
+            tracing::warn!(source = source.uri, line, endpoint = label, "kept whole: {reason}");
+        }
+    })?;
+    Ok(problems)
+}
+
+/// Tells of every line that couldn't be read and of every exchange that came back different; answers how many of the former.
+fn tell_check(source: &Source, report: &CheckReport) -> u64 {
+    for fault in &report.faults {
+        eprintln!("{}: {fault}", source.uri);
+    }
+    for difference in &report.differences {
+        let (line, endpoint, id, path) = (difference.line, &difference.endpoint, &difference.id, &difference.path);
+        eprintln!("{}: line {line}: {endpoint} {id} differs at {path}", source.uri);
+    }
+    report.faults.len() as u64
+}
+
+fn add(totals: &mut BTreeMap<String, EndpointReport>, part: EndpointReport) {
+    let total = totals.entry(part.endpoint.clone()).or_default();
+    total.endpoint = part.endpoint;
+    total.exchanges += part.exchanges;
+    total.equal += part.equal;
+    total.unequal += part.unequal;
+    total.opaque += part.opaque;
+    total.first_difference = total.first_difference.take().or(part.first_difference);
+}

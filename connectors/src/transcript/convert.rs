@@ -1,0 +1,458 @@
+//! One kind to another, line by line.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use gristmill_schemas::cmf::canonical::from_canonical;
+use gristmill_schemas::cmf::view::DictOptions;
+use gristmill_schemas::cmf::{Access, CapabilitySet, views};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodedGrain, Grain, Mode, Payload};
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::encode::{Unknowns, encode_message};
+use gristmill_schemas::message::price::PriceTable;
+use gristmill_schemas::message::request::{Choice, Request, Response, StopReason, TokenUsage};
+use gristmill_schemas::message::tool_ids::ToolIdMap;
+use gristmill_schemas::message::{ContentBlock, Message, Role};
+
+use super::grains::{GrainOutput, grains_of_said, read_grains};
+use super::line::{FaultCode, Line, LineFault, lines};
+use super::read::{Found, NO_EXCHANGE, ReadOptions, read_exchanges};
+use super::said::{Messages, STOP_REASON, Said, TOKEN_USAGE, call_names, canonical_lines, cmf_lines, grain_lines};
+use super::traffic::{Node, Reading, reading};
+use crate::wire::adapter::Adapter;
+use crate::wire::error::{read_error, write_error};
+use crate::wire::exchange::{Exchange, ResponseBody};
+use crate::wire::read::{Conversation, ReadContext};
+use crate::wire::transfer::{Body, read_request, read_response, write_request, write_response};
+use crate::wire::write::{Drop, WriteOptions};
+
+/// What lines hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Requests and responses of providers.
+    Exchanges,
+    /// Canonical messages.
+    Messages,
+    /// CMF messages with their extensions.
+    Cmf,
+    /// Views of CMF messages, as policies see them. Only written.
+    Views,
+    /// Grains: `{"content_address": …, "blob_hex": …, "grain": …}`.
+    Grains,
+}
+
+/// What a conversion tells beside its output.
+#[derive(Debug)]
+pub enum Notice {
+    /// A line that can't be read.
+    Fault(LineFault),
+    /// A block that the target can't hold: one WARN line.
+    Dropped(String),
+    /// An exchange that no adapter reads: it is in no message.
+    Opaque {
+        /// The line.
+        line: u64,
+        /// `provider/endpoint`.
+        label: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Which conversion.
+#[derive(Debug, Clone, Copy)]
+pub struct Conversion<'c> {
+    /// What the input holds.
+    pub from: Form,
+    /// What the output holds.
+    pub to: Form,
+    /// How the input is read.
+    pub options: ReadOptions<'c>,
+    /// Whose exchanges to write; each exchange's own provider if not named.
+    pub target: Option<&'static dyn Adapter>,
+}
+
+/// Converts `bytes` and writes lines.
+///
+/// # Errors
+/// Those of `out`.
+pub fn convert(
+    bytes: &[u8],
+    conversion: Conversion<'_>,
+    out: &mut dyn Write,
+    tell: &mut dyn FnMut(Notice),
+) -> io::Result<()> {
+    let mut output = Output { out, tell, failed: None, names: HashMap::new() };
+    let options = conversion.options;
+    let said = match conversion.from {
+        Form::Exchanges | Form::Views => {
+            from_exchanges(bytes, conversion, &mut output);
+            return output.end();
+        }
+        Form::Messages => canonical_lines(bytes),
+        Form::Cmf => cmf_lines(bytes, options.fallback),
+        Form::Grains => grain_lines(bytes),
+    };
+    from_messages(said, conversion, &mut output);
+    output.end()
+}
+
+/// Where results and notices go.
+struct Output<'o> {
+    out: &'o mut dyn Write,
+    tell: &'o mut dyn FnMut(Notice),
+    failed: Option<io::Error>,
+    /// The tools of the calls so far.
+    names: HashMap<String, String>,
+}
+
+impl Output<'_> {
+    /// Writes a line; after an error there are no more.
+    fn line(&mut self, text: &str) {
+        if self.failed.is_none() {
+            let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.write_all(b"\n"));
+            self.failed = written.err();
+        }
+    }
+
+    fn end(self) -> io::Result<()> {
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.out.flush(),
+        }
+    }
+
+    fn grain(&mut self, output: GrainOutput<'_>) {
+        match output {
+            GrainOutput::Fault(fault) => (self.tell)(Notice::Fault(fault)),
+            GrainOutput::Grain(_, grain) => self.line(&grain_line(&grain)),
+        }
+    }
+
+    fn cmf(&mut self, message: &Message, to: Form) {
+        for block in &message.content {
+            if let ContentBlock::ToolUse(call) = block {
+                self.names.insert(call.id.to_string(), call.name.to_string());
+            }
+        }
+        let projection = from_canonical(message, |id| self.names.get(id).cloned());
+        for tag in &projection.dropped {
+            let (session, id) = (&message.session_id, &message.id);
+            (self.tell)(Notice::Dropped(format!(
+                "session_id={session} message_id={id} block_type={tag} adapter=cmf reason=\"CMF has no part for it\""
+            )));
+        }
+        let envelope = projection.envelope;
+        if to == Form::Cmf {
+            return self.line(&envelope.to_json().to_string());
+        }
+        let access = Access::new(envelope.extensions.as_ref(), CapabilitySet::all());
+        for view in views(&envelope.message, access).at_hook(envelope.hook.as_deref()) {
+            self.line(&view.to_dict(DictOptions::default()).to_string());
+        }
+    }
+
+    fn dropped(&mut self, drops: &[Drop]) {
+        for dropped in drops {
+            (self.tell)(Notice::Dropped(dropped.to_string()));
+        }
+    }
+}
+
+/// A grain as a line.
+fn grain_line(grain: &EncodedGrain) -> String {
+    let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT);
+    let decoded = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Strict).ok());
+    let mut line = Object::new();
+    line.insert("content_address", grain.address.to_string());
+    line.insert("blob_hex", hex(&grain.blob));
+    line.insert("grain", decoded.map_or(Json::Null, |grain| grain.to_json()));
+    Json::Object(line).to_string()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+}
+
+fn from_exchanges(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<'_>) {
+    match conversion.to {
+        Form::Grains => {
+            read_grains(bytes, conversion.options, &mut |found| output.grain(found));
+        }
+        Form::Exchanges => rewrite(bytes, conversion, output),
+        Form::Messages => {
+            let make = |node: Node<'_>| message_line(node.message, node.stop_reason, node.usage, node.response);
+            read_exchanges(bytes, conversion.options, &make, &mut |line, found| {
+                each(found, line, output, |text, output| output.line(&text));
+            });
+        }
+        to @ (Form::Cmf | Form::Views) => {
+            let make = |node: Node<'_>| node.message.into_owned();
+            read_exchanges(bytes, conversion.options, &make, &mut |line, found| {
+                each(found, line, output, |message, output| output.cmf(&message, to));
+            });
+        }
+    }
+}
+
+fn each<T>(found: Found<T>, line: &Line, output: &mut Output<'_>, mut take: impl FnMut(T, &mut Output<'_>)) {
+    match found {
+        Found::Messages(messages) => messages.into_iter().for_each(|message| take(message, output)),
+        Found::Fault(fault) => (output.tell)(Notice::Fault(fault)),
+        Found::Opaque { label, reason, .. } => (output.tell)(Notice::Opaque { line: line.number, label, reason }),
+    }
+}
+
+/// A canonical message as a line; what it took is priced where its model has a price.
+fn message_line(
+    mut message: Message<'_>,
+    stop_reason: Option<StopReason>,
+    usage: Option<TokenUsage>,
+    response: Option<Json<'_>>,
+) -> String {
+    let prices = PriceTable::builtin();
+    let metadata = &mut message.metadata;
+    if let (None, Some(usage)) = (&metadata.usage, usage) {
+        metadata.usage = metadata.model.as_deref().and_then(|model| prices.usage(model, &usage, 0).ok());
+        metadata.unknown_fields.insert(TOKEN_USAGE, usage.to_json());
+    }
+    if let Some(reason) = stop_reason {
+        metadata.unknown_fields.insert(STOP_REASON, reason.as_str());
+    }
+    if let Some(response) = response {
+        metadata.unknown_fields.insert("response", response.into_owned());
+    }
+    encode_message(&message, Unknowns::Keep).to_string()
+}
+
+fn from_messages((said, faults): Messages, conversion: Conversion<'_>, output: &mut Output<'_>) {
+    faults.into_iter().for_each(|fault| (output.tell)(Notice::Fault(fault)));
+    match conversion.to {
+        Form::Grains => {
+            grains_of_said(said, conversion.options.namespace, &mut |found| output.grain(found));
+        }
+        Form::Messages => {
+            for said in said {
+                output.line(&message_line(said.message, said.stop_reason, said.usage, None));
+            }
+        }
+        Form::Exchanges => sessions(said, conversion.target, output),
+        to @ (Form::Cmf | Form::Views) => {
+            output.names = call_names(&said);
+            said.iter().for_each(|said| output.cmf(&said.message, to));
+        }
+    }
+}
+
+/// Every session as the exchange in which it was last continued: its messages as a request, a last answer as the response.
+fn sessions(said: Vec<Said>, target: Option<&'static dyn Adapter>, output: &mut Output<'_>) {
+    let mut order: Vec<String> = Vec::new();
+    let mut by_session: HashMap<String, Vec<Said>> = HashMap::new();
+    for said in said {
+        let session = said.message.session_id.to_string();
+        let messages = by_session.entry(session.clone()).or_default();
+        if messages.is_empty() {
+            order.push(session);
+        }
+        messages.push(said);
+    }
+    for session in order {
+        let messages = by_session.remove(&session).unwrap_or_default();
+        session_exchange(&session, messages, target, output);
+    }
+}
+
+fn session_exchange(session: &str, mut said: Vec<Said>, target: Option<&'static dyn Adapter>, output: &mut Output<'_>) {
+    let provider = said.iter().rev().find_map(|said| said.message.metadata.provider.as_deref().map(str::to_owned));
+    let of_provider =
+        || crate::wire::dialect::adapters().find(|adapter| Some(adapter.provider()) == provider.as_deref());
+    let Some(adapter) = target.or_else(of_provider) else {
+        let line = said.first().map_or(0, |said| said.line.number);
+        let reason = "no provider is known to write it for; name one with --provider".to_owned();
+        return (output.tell)(Notice::Opaque { line, label: session.to_owned(), reason });
+    };
+    let answer = match said.last() {
+        Some(last) if last.message.role == Role::Assistant => said.pop(),
+        _ => None,
+    };
+    let model = answer.as_ref().and_then(|answer| answer.message.metadata.model.as_deref().map(str::to_owned));
+    let recorded_at = answer.as_ref().or(said.last()).map(|said| said.message.created_at);
+    let mut ids = ToolIdMap::new();
+    let messages = said.into_iter().map(|said| said.message).collect();
+    let request = Request { model: model.clone().map(Into::into), messages, ..Request::default() };
+    let written = write_request(adapter, &request, &mut ids, WriteOptions::default());
+    output.dropped(&written.drops);
+    let response = answer.map(|answer| Response {
+        id: None,
+        created_at: Some(answer.message.created_at),
+        model: model.as_deref().map(|model| gristmill_schemas::message::model_id::wire_name(model).to_owned().into()),
+        usage: answer.usage,
+        provider_raw: None,
+        choices: vec![Choice { message: answer.message, stop_reason: answer.stop_reason }],
+    });
+    let response =
+        response.as_ref().map(|response| write_response(adapter, response, &mut ids, WriteOptions::default()));
+    output.dropped(response.as_ref().map_or(&[][..], |response| &response.drops));
+    let mut line = exchange_head(adapter, recorded_at.map(|time| time.to_string()), None);
+    line.insert("session_id", session);
+    line.insert("request", written.json);
+    line.insert("response", response.map_or(Json::Null, |response| response.json));
+    output.line(&Json::Object(line).to_string());
+}
+
+fn exchange_head(adapter: &dyn Adapter, recorded_at: Option<String>, status: Option<u16>) -> Object<'static> {
+    let (provider, endpoint) = adapter.key().split_once('/').unwrap_or((adapter.key(), ""));
+    let mut line = Object::new();
+    line.insert("provider", provider);
+    line.insert("endpoint", endpoint);
+    line.insert("status", status.map_or(Json::Null, |status| Json::from(u64::from(status))));
+    line.insert("recorded_at", recorded_at.map_or(Json::Null, Json::from));
+    line
+}
+
+/// Exchanges as exchanges: streams folded; written for another provider if one is named. What no adapter reads goes through as it is.
+fn rewrite(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<'_>) {
+    for line in lines(bytes) {
+        let json = match line.json(bytes) {
+            Ok(json) => json,
+            Err(fault) => {
+                (output.tell)(Notice::Fault(fault));
+                continue;
+            }
+        };
+        let Some(exchange) = Exchange::of(&json, conversion.options.provider) else {
+            (output.tell)(Notice::Fault(line.fault(FaultCode::Shape, NO_EXCHANGE)));
+            continue;
+        };
+        match reading(&exchange) {
+            Reading::Known(adapter) => {
+                let (rewritten, drops) = rewritten(adapter, conversion, &exchange);
+                output.dropped(&drops);
+                output.line(&rewritten);
+            }
+            Reading::Opaque(reason) => {
+                let label = format!("{}/{}", exchange.provider, exchange.endpoint);
+                (output.tell)(Notice::Opaque { line: line.number, label, reason: reason.to_owned() });
+                output.line(&json.to_string());
+            }
+        }
+    }
+}
+
+fn rewritten(adapter: &'static dyn Adapter, conversion: Conversion<'_>, exchange: &Exchange) -> (String, Vec<Drop>) {
+    let target = conversion.target.unwrap_or(adapter);
+    let mut conversation = Conversation::new("");
+    let context = ReadContext::at(exchange.time(None, conversion.options.fallback));
+    let recorded_at = exchange.recorded_at.map(|time| time.to_string());
+    let mut line = exchange_head(target, recorded_at, exchange.status);
+    line.insert("id", exchange.id.to_string());
+    let mut drops = Vec::new();
+    let mut keep = |line: &mut Object<'static>, key: &'static str, body: Option<Body<'_>>| {
+        if let Some(body) = body {
+            drops.extend(body.drops);
+            line.insert(key, body.json.into_owned());
+        }
+    };
+    let request = exchange.request.and_then(|body| read_request(adapter, body, &mut conversation, &context).ok());
+    let request = request.map(|read| read.request);
+    let mut ids = conversation.ids.clone();
+    let written = request.as_ref().map(|request| write_request(target, request, &mut ids, WriteOptions::default()));
+    keep(&mut line, "request", written);
+    let folded;
+    let body = match &exchange.response {
+        ResponseBody::None => None,
+        ResponseBody::Json(body) => Some(*body),
+        ResponseBody::Stream(stream) => {
+            folded = adapter.fold(stream.frames().frames).body;
+            Some(&folded)
+        }
+    };
+    if let Some(body) = body.filter(|body| adapter.is_response(body)) {
+        if let Ok(read) = read_response(adapter, body, &mut conversation, &context) {
+            let written = write_response(target, &read.response, &mut conversation.ids, WriteOptions::default());
+            keep(&mut line, "response", Some(written));
+        }
+    } else if let Some(report) = body.and_then(|body| read_error(adapter, body)) {
+        line.insert("response", write_error(target, &report).into_owned());
+    }
+    (Json::Object(line).to_string(), drops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHAT: &str = r#"{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T12:00:00Z","request":{"model":"gpt-5","messages":[
+        {"role":"system","content":"be brief"},{"role":"user","content":"weather?"}]},"response":{"id":"r","model":"gpt-5","choices":[{"index":0,
+        "message":{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"w","arguments":"{\"c\": 1.50}"}}]},
+        "finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}}"#;
+
+    fn converted(input: &str, from: Form, to: Form, provider: Option<&str>) -> (Vec<Json<'static>>, Vec<String>) {
+        let target = provider.map(|key| crate::wire::dialect::by_key(key).unwrap());
+        let conversion = Conversion { from, to, options: ReadOptions::default(), target };
+        let (mut out, mut notices) = (Vec::new(), Vec::new());
+        convert(input.as_bytes(), conversion, &mut out, &mut |notice| notices.push(format!("{notice:?}"))).unwrap();
+        let lines = String::from_utf8(out).unwrap();
+        (lines.lines().map(|line| Json::parse(line.as_bytes()).unwrap().into_owned()).collect(), notices)
+    }
+
+    fn text(lines: &[Json]) -> String {
+        lines.iter().map(Json::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn every_form_becomes_every_other() {
+        let chat = CHAT.replace('\n', "");
+        let (messages, _) = converted(&chat, Form::Exchanges, Form::Messages, None);
+        assert_eq!(messages.len(), 3);
+        let (grains, _) = converted(&chat, Form::Exchanges, Form::Grains, None);
+        assert_eq!(grains.len(), 4);
+        // Messages know what grains need, so the grains are the same but for what only the response says.
+        let (again, faults) = converted(&text(&messages), Form::Messages, Form::Grains, None);
+        assert_eq!((again.len(), again[0].clone(), faults.len()), (4, grains[0].clone(), 0));
+        let (back, faults) = converted(&text(&grains), Form::Grains, Form::Messages, None);
+        assert_eq!((back.len(), faults.len()), (3, 0));
+        for (left, right) in back.iter().zip(&messages) {
+            for key in ["id", "session_id", "role", "content", "created_at"] {
+                assert_eq!(left.get(key), right.get(key), "{key}");
+            }
+        }
+        let (cmf, _) = converted(&chat, Form::Exchanges, Form::Cmf, None);
+        assert_eq!(cmf.len(), 3);
+        assert_eq!(converted(&text(&cmf), Form::Cmf, Form::Messages, None).0.len(), 3);
+        let (views, _) = converted(&text(&messages), Form::Messages, Form::Views, None);
+        let kinds: Vec<_> = views.iter().map(|view| view.get("kind").and_then(Json::as_str).unwrap()).collect();
+        assert_eq!(kinds, ["text", "text", "tool_call"]);
+    }
+
+    #[test]
+    fn an_exchange_comes_back_and_goes_to_another_provider() {
+        let chat = CHAT.replace('\n', "");
+        let original = Json::parse(chat.as_bytes()).unwrap();
+        let (same, _) = converted(&chat, Form::Exchanges, Form::Exchanges, None);
+        for key in ["provider", "endpoint", "request", "response", "recorded_at"] {
+            assert!(same[0].get(key).unwrap().is_identical(original.get(key).unwrap()), "{key}");
+        }
+        let (claude, _) = converted(&chat, Form::Exchanges, Form::Exchanges, Some("anthropic/messages"));
+        let block = claude[0].get("response").and_then(|body| body.get("content")).and_then(Json::as_array).unwrap()[0]
+            .to_string();
+        assert_eq!(block, r#"{"type":"tool_use","id":"call_1","name":"w","input":{"c":1.50}}"#);
+        // And from its messages alone.
+        let (messages, _) = converted(&chat, Form::Exchanges, Form::Messages, None);
+        let (sent, _) = converted(&text(&messages), Form::Messages, Form::Exchanges, Some("gemini/generatecontent"));
+        assert_eq!(
+            sent[0].get("request").and_then(|body| body.get("contents")).and_then(Json::as_array).map(<[_]>::len),
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_and_the_rest_goes_on() {
+        let input =
+            format!("oops\n{}\n{{\"provider\":\"x\",\"endpoint\":\"y\",\"request\":{{}}}}", CHAT.replace('\n', ""));
+        let (messages, notices) = converted(&input, Form::Exchanges, Form::Messages, None);
+        assert_eq!((messages.len(), notices.len()), (3, 2));
+        assert!(notices[0].contains("Json") && notices[1].contains("Opaque"));
+    }
+}
