@@ -193,6 +193,24 @@ pub enum Kind {
     Frames,
     /// Single grains
     Blob,
+    /// Recorded requests and responses of providers, a pair a line
+    Exchanges,
+    /// Files of providers' batch endpoints
+    Batch,
+    /// Requests or responses of providers alone
+    Bodies,
+    /// HTTP archives
+    Har,
+    /// What HTTP recorders of test suites write
+    Cassette,
+    /// Sessions of Claude Code
+    ClaudeCode,
+    /// Sessions of Codex
+    Codex,
+    /// Canonical messages, one a line
+    Messages,
+    /// CMF messages, one a line
+    Cmf,
 }
 
 /// What to do with input that is refused.
@@ -300,8 +318,8 @@ pub struct Convert {
     /// Files, folders, patterns, URIs, or `-` [default: standard input]
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
-    /// What the input holds
-    #[arg(long, value_enum, default_value_t = ConvertFrom::Exchanges)]
+    /// What the input holds [default: detected from its bytes]
+    #[arg(long, value_enum, default_value_t = ConvertFrom::Auto)]
     pub from: ConvertFrom,
     /// What to write, one a line
     #[arg(long, value_enum, default_value_t = ConvertTo::Messages, conflicts_with = "check_round_trip")]
@@ -320,8 +338,22 @@ pub struct Convert {
 /// What the input of a conversion holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ConvertFrom {
-    /// Recorded requests and responses of providers
+    /// Detected from the first bytes
+    Auto,
+    /// Recorded requests and responses of providers, a pair a line
     Exchanges,
+    /// Files of providers' batch endpoints
+    Batch,
+    /// Requests or responses alone
+    Bodies,
+    /// HTTP archives
+    Har,
+    /// What HTTP recorders of test suites write
+    Cassette,
+    /// Sessions of Claude Code
+    ClaudeCode,
+    /// Sessions of Codex
+    Codex,
     /// Canonical messages
     Messages,
     /// CMF messages, with their extensions

@@ -6,7 +6,9 @@ use std::io::{self, BufWriter, ErrorKind};
 use gristmill_connectors::source::{Source, SourceBytes, discover, fetch};
 use gristmill_connectors::transcript::check::{CheckReport, EndpointReport, check_round_trip};
 use gristmill_connectors::transcript::convert::{Conversion, Form, Notice, convert};
+use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::read::ReadOptions;
+use gristmill_connectors::transcript::recast::recast;
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::dialect;
 use gristmill_schemas::message::Timestamp;
@@ -35,13 +37,15 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
             threads: context.threads(),
         };
         if arguments.check_round_trip {
-            let report = check_round_trip(&bytes, options);
+            let recast = recast(&bytes, kind_of(arguments.from, source, &bytes));
+            let lines = recast.as_ref().map_or(&bytes[..], |recast| recast.lines.as_bytes());
+            let report = check_round_trip(lines, options);
             problems += tell_check(source, &report);
             report.endpoints.into_iter().for_each(|endpoint| add(&mut totals, endpoint));
             continue;
         }
         let conversion = Conversion {
-            from: form_of(arguments.from),
+            from: kind_of(arguments.from, source, &bytes),
             to: target_of(arguments.to),
             options,
             target: adapter.filter(|_| arguments.to == ConvertTo::Exchanges),
@@ -76,12 +80,21 @@ fn adapter_of(name: &str) -> Result<&'static dyn Adapter, Failure> {
     })
 }
 
-fn form_of(from: ConvertFrom) -> Form {
+/// The kind of a source: the one that was named, else the one that its bytes show; traffic, if they show none, so that every line
+/// is told.
+fn kind_of(from: ConvertFrom, source: &Source, bytes: &SourceBytes) -> TranscriptKind {
     match from {
-        ConvertFrom::Exchanges => Form::Exchanges,
-        ConvertFrom::Messages => Form::Messages,
-        ConvertFrom::Cmf => Form::Cmf,
-        ConvertFrom::Grains => Form::Grains,
+        ConvertFrom::Auto => TranscriptKind::detect(bytes, &source.uri).unwrap_or(TranscriptKind::Exchanges),
+        ConvertFrom::Exchanges => TranscriptKind::Exchanges,
+        ConvertFrom::Batch => TranscriptKind::Batch,
+        ConvertFrom::Bodies => TranscriptKind::Bodies,
+        ConvertFrom::Har => TranscriptKind::Har,
+        ConvertFrom::Cassette => TranscriptKind::Cassette,
+        ConvertFrom::ClaudeCode => TranscriptKind::ClaudeCode,
+        ConvertFrom::Codex => TranscriptKind::Codex,
+        ConvertFrom::Messages => TranscriptKind::Messages,
+        ConvertFrom::Cmf => TranscriptKind::Cmf,
+        ConvertFrom::Grains => TranscriptKind::GrainLines,
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gristmill_connectors::source::{SourceKind, discover};
+use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, OnError, ingest};
 use gristmill_engine::lake::Lake;
@@ -62,6 +63,15 @@ pub fn kind_of(kind: Kind) -> Option<SourceKind> {
         Kind::Mg => Some(SourceKind::Container),
         Kind::Frames => Some(SourceKind::Frames),
         Kind::Blob => Some(SourceKind::Blob),
+        Kind::Exchanges => Some(SourceKind::Transcript(TranscriptKind::Exchanges)),
+        Kind::Batch => Some(SourceKind::Transcript(TranscriptKind::Batch)),
+        Kind::Bodies => Some(SourceKind::Transcript(TranscriptKind::Bodies)),
+        Kind::Har => Some(SourceKind::Transcript(TranscriptKind::Har)),
+        Kind::Cassette => Some(SourceKind::Transcript(TranscriptKind::Cassette)),
+        Kind::ClaudeCode => Some(SourceKind::Transcript(TranscriptKind::ClaudeCode)),
+        Kind::Codex => Some(SourceKind::Transcript(TranscriptKind::Codex)),
+        Kind::Messages => Some(SourceKind::Transcript(TranscriptKind::Messages)),
+        Kind::Cmf => Some(SourceKind::Transcript(TranscriptKind::Cmf)),
     }
 }
 

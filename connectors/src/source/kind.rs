@@ -3,6 +3,8 @@
 use gristmill_schemas::container::{Frame, MAGIC, next_frame};
 use gristmill_schemas::grain::{Header, MIN_BLOB_LENGTH, VERSION};
 
+use crate::transcript::kind::TranscriptKind;
+
 /// A kind of input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SourceKind {
@@ -12,6 +14,8 @@ pub enum SourceKind {
     Frames,
     /// One grain alone: a blob, or an envelope around one.
     Blob,
+    /// Recorded conversations, from which grains are made.
+    Transcript(TranscriptKind),
 }
 
 impl SourceKind {
@@ -23,7 +27,8 @@ impl SourceKind {
             "frames" => Some(SourceKind::Frames),
             _ => None,
         };
-        SourceKind::shown_by(bytes).or_else(promised)
+        let transcript = || TranscriptKind::detect(bytes, uri).map(SourceKind::Transcript);
+        SourceKind::shown_by(bytes).or_else(transcript).or_else(promised)
     }
 
     fn shown_by(bytes: &[u8]) -> Option<SourceKind> {
@@ -39,17 +44,20 @@ impl SourceKind {
     }
 
     /// The name on the command line.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             SourceKind::Container => "mg",
             SourceKind::Frames => "frames",
             SourceKind::Blob => "blob",
+            SourceKind::Transcript(kind) => kind.name(),
         }
     }
 
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<SourceKind> {
-        [SourceKind::Container, SourceKind::Frames, SourceKind::Blob].into_iter().find(|kind| kind.name() == name)
+        let grains = [SourceKind::Container, SourceKind::Frames, SourceKind::Blob];
+        let transcript = || TranscriptKind::from_name(name).map(SourceKind::Transcript);
+        grains.into_iter().find(|kind| kind.name() == name).or_else(transcript)
     }
 }
 

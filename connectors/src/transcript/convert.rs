@@ -15,9 +15,11 @@ use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
 use super::grains::{GrainOutput, grains_of_said, read_grains};
+use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault, lines};
 use super::read::{Found, NO_EXCHANGE, ReadOptions, read_exchanges};
-use super::said::{Messages, STOP_REASON, Said, TOKEN_USAGE, call_names, canonical_lines, cmf_lines, grain_lines};
+use super::recast::recast;
+use super::said::{Messages, STOP_REASON, Said, TOKEN_USAGE, call_names, messages};
 use super::traffic::{Node, Reading, reading};
 use crate::wire::adapter::Adapter;
 use crate::wire::error::{read_error, write_error};
@@ -26,7 +28,7 @@ use crate::wire::read::{Conversation, ReadContext};
 use crate::wire::transfer::{Body, read_request, read_response, write_request, write_response};
 use crate::wire::write::{Drop, WriteOptions};
 
-/// What lines hold.
+/// What lines of output hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
     /// Requests and responses of providers.
@@ -35,7 +37,7 @@ pub enum Form {
     Messages,
     /// CMF messages with their extensions.
     Cmf,
-    /// Views of CMF messages, as policies see them. Only written.
+    /// Views of CMF messages, as policies see them.
     Views,
     /// Grains: `{"content_address": …, "blob_hex": …, "grain": …}`.
     Grains,
@@ -63,7 +65,7 @@ pub enum Notice {
 #[derive(Debug, Clone, Copy)]
 pub struct Conversion<'c> {
     /// What the input holds.
-    pub from: Form,
+    pub from: TranscriptKind,
     /// What the output holds.
     pub to: Form,
     /// How the input is read.
@@ -83,17 +85,15 @@ pub fn convert(
     tell: &mut dyn FnMut(Notice),
 ) -> io::Result<()> {
     let mut output = Output { out, tell, failed: None, names: HashMap::new() };
-    let options = conversion.options;
-    let said = match conversion.from {
-        Form::Exchanges | Form::Views => {
-            from_exchanges(bytes, conversion, &mut output);
-            return output.end();
-        }
-        Form::Messages => canonical_lines(bytes),
-        Form::Cmf => cmf_lines(bytes, options.fallback),
-        Form::Grains => grain_lines(bytes),
-    };
-    from_messages(said, conversion, &mut output);
+    if conversion.from == TranscriptKind::Exchanges {
+        from_exchanges(bytes, conversion, &mut output);
+    } else if let Some(recast) = recast(bytes, conversion.from) {
+        recast.faults.into_iter().for_each(|fault| (output.tell)(Notice::Fault(fault)));
+        from_exchanges(recast.lines.as_bytes(), conversion, &mut output);
+    } else {
+        let said = messages(bytes, conversion.from, conversion.options.fallback);
+        from_messages(said, conversion, &mut output);
+    }
     output.end()
 }
 
@@ -388,7 +388,12 @@ mod tests {
         "message":{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"w","arguments":"{\"c\": 1.50}"}}]},
         "finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}}"#;
 
-    fn converted(input: &str, from: Form, to: Form, provider: Option<&str>) -> (Vec<Json<'static>>, Vec<String>) {
+    fn converted(
+        input: &str,
+        from: TranscriptKind,
+        to: Form,
+        provider: Option<&str>,
+    ) -> (Vec<Json<'static>>, Vec<String>) {
         let target = provider.map(|key| crate::wire::dialect::by_key(key).unwrap());
         let conversion = Conversion { from, to, options: ReadOptions::default(), target };
         let (mut out, mut notices) = (Vec::new(), Vec::new());
@@ -404,24 +409,24 @@ mod tests {
     #[test]
     fn every_form_becomes_every_other() {
         let chat = CHAT.replace('\n', "");
-        let (messages, _) = converted(&chat, Form::Exchanges, Form::Messages, None);
+        let (messages, _) = converted(&chat, TranscriptKind::Exchanges, Form::Messages, None);
         assert_eq!(messages.len(), 3);
-        let (grains, _) = converted(&chat, Form::Exchanges, Form::Grains, None);
+        let (grains, _) = converted(&chat, TranscriptKind::Exchanges, Form::Grains, None);
         assert_eq!(grains.len(), 4);
         // Messages know what grains need, so the grains are the same but for what only the response says.
-        let (again, faults) = converted(&text(&messages), Form::Messages, Form::Grains, None);
+        let (again, faults) = converted(&text(&messages), TranscriptKind::Messages, Form::Grains, None);
         assert_eq!((again.len(), again[0].clone(), faults.len()), (4, grains[0].clone(), 0));
-        let (back, faults) = converted(&text(&grains), Form::Grains, Form::Messages, None);
+        let (back, faults) = converted(&text(&grains), TranscriptKind::GrainLines, Form::Messages, None);
         assert_eq!((back.len(), faults.len()), (3, 0));
         for (left, right) in back.iter().zip(&messages) {
             for key in ["id", "session_id", "role", "content", "created_at"] {
                 assert_eq!(left.get(key), right.get(key), "{key}");
             }
         }
-        let (cmf, _) = converted(&chat, Form::Exchanges, Form::Cmf, None);
+        let (cmf, _) = converted(&chat, TranscriptKind::Exchanges, Form::Cmf, None);
         assert_eq!(cmf.len(), 3);
-        assert_eq!(converted(&text(&cmf), Form::Cmf, Form::Messages, None).0.len(), 3);
-        let (views, _) = converted(&text(&messages), Form::Messages, Form::Views, None);
+        assert_eq!(converted(&text(&cmf), TranscriptKind::Cmf, Form::Messages, None).0.len(), 3);
+        let (views, _) = converted(&text(&messages), TranscriptKind::Messages, Form::Views, None);
         let kinds: Vec<_> = views.iter().map(|view| view.get("kind").and_then(Json::as_str).unwrap()).collect();
         assert_eq!(kinds, ["text", "text", "tool_call"]);
     }
@@ -430,17 +435,18 @@ mod tests {
     fn an_exchange_comes_back_and_goes_to_another_provider() {
         let chat = CHAT.replace('\n', "");
         let original = Json::parse(chat.as_bytes()).unwrap();
-        let (same, _) = converted(&chat, Form::Exchanges, Form::Exchanges, None);
+        let (same, _) = converted(&chat, TranscriptKind::Exchanges, Form::Exchanges, None);
         for key in ["provider", "endpoint", "request", "response", "recorded_at"] {
             assert!(same[0].get(key).unwrap().is_identical(original.get(key).unwrap()), "{key}");
         }
-        let (claude, _) = converted(&chat, Form::Exchanges, Form::Exchanges, Some("anthropic/messages"));
+        let (claude, _) = converted(&chat, TranscriptKind::Exchanges, Form::Exchanges, Some("anthropic/messages"));
         let block = claude[0].get("response").and_then(|body| body.get("content")).and_then(Json::as_array).unwrap()[0]
             .to_string();
         assert_eq!(block, r#"{"type":"tool_use","id":"call_1","name":"w","input":{"c":1.50}}"#);
         // And from its messages alone.
-        let (messages, _) = converted(&chat, Form::Exchanges, Form::Messages, None);
-        let (sent, _) = converted(&text(&messages), Form::Messages, Form::Exchanges, Some("gemini/generatecontent"));
+        let (messages, _) = converted(&chat, TranscriptKind::Exchanges, Form::Messages, None);
+        let (sent, _) =
+            converted(&text(&messages), TranscriptKind::Messages, Form::Exchanges, Some("gemini/generatecontent"));
         assert_eq!(
             sent[0].get("request").and_then(|body| body.get("contents")).and_then(Json::as_array).map(<[_]>::len),
             Some(1)
@@ -451,7 +457,7 @@ mod tests {
     fn what_cannot_be_read_is_told_and_the_rest_goes_on() {
         let input =
             format!("oops\n{}\n{{\"provider\":\"x\",\"endpoint\":\"y\",\"request\":{{}}}}", CHAT.replace('\n', ""));
-        let (messages, notices) = converted(&input, Form::Exchanges, Form::Messages, None);
+        let (messages, notices) = converted(&input, TranscriptKind::Exchanges, Form::Messages, None);
         assert_eq!((messages.len(), notices.len()), (3, 2));
         assert!(notices[0].contains("Json") && notices[1].contains("Opaque"));
     }

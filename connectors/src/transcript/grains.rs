@@ -7,9 +7,11 @@ use gristmill_schemas::grain::EncodedGrain;
 use gristmill_schemas::message::grains::{Draft, Note, opaque_event};
 use gristmill_schemas::message::ids::Position;
 
+use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault};
 use super::read::{Found, ReadOptions, read_exchanges};
-use super::said::Said;
+use super::recast::recast;
+use super::said::{Said, messages};
 use super::traffic::Node;
 
 /// A message whose grains wait for the one before it.
@@ -70,6 +72,25 @@ pub fn read_grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(
         }
     });
     linker.counts
+}
+
+/// Reads a transcript of any kind as grains, as [`read_grains`] does.
+pub fn grains_of(
+    bytes: &[u8],
+    kind: TranscriptKind,
+    options: ReadOptions<'_>,
+    tell: &mut dyn FnMut(GrainOutput<'_>),
+) -> GrainCounts {
+    if kind == TranscriptKind::Exchanges {
+        return read_grains(bytes, options, tell);
+    }
+    if let Some(recast) = recast(bytes, kind) {
+        recast.faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
+        return read_grains(recast.lines.as_bytes(), options, tell);
+    }
+    let (said, faults) = messages(bytes, kind, options.fallback);
+    faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
+    grains_of_said(said, options.namespace, tell)
 }
 
 /// The grains of messages that come as messages.

@@ -12,7 +12,11 @@
 //! | [`tree`] | which of the many times that a message was seen counts, and what is its time? |
 //! | [`read`] | how are the lines of a file read in two passes, on several threads? |
 //! | [`said`] | which messages are in files that hold messages, not traffic? |
+//! | [`kind`] | what kind of transcript are these bytes? |
+//! | [`recast`] | how do batch files, bare bodies, archives and cassettes become exchange lines? |
+//! | [`claude_code`], [`codex`] | which messages are in the logs of agents? |
 //! | [`grains`] | which grains are all these messages, each once, each after what it refers to? |
+//! | [`spool`] | how does a transcript go where grains go? |
 //! | [`convert`] | how does one kind become another? |
 //! | [`check`] | does traffic survive the round trip? |
 //!
@@ -24,10 +28,15 @@
 //! What doesn't live here: what providers' fields mean ([`crate::wire`]), and what a grain is (the schemas).
 
 pub mod check;
+pub mod claude_code;
+pub mod codex;
 pub mod convert;
 pub mod grains;
+pub mod kind;
 pub mod line;
 pub mod read;
+pub mod recast;
 pub mod said;
+pub mod spool;
 pub mod traffic;
 pub mod tree;

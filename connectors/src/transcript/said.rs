@@ -17,7 +17,9 @@ use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, Timestamp};
 use gristmill_schemas::sign::Delivery;
 
+use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault, lines};
+use super::{claude_code, codex};
 
 /// The member of metadata that tells why an answer ended.
 pub const STOP_REASON: &str = "stop_reason";
@@ -43,6 +45,22 @@ pub struct Said {
 
 /// The messages of a file, in its order, and the lines that hold none.
 pub type Messages = (Vec<Said>, Vec<LineFault>);
+
+/// The messages of a transcript that holds messages; traffic has none until it is read as such. What tells no time was said at `time`.
+pub fn messages(bytes: &[u8], kind: TranscriptKind, time: Timestamp) -> Messages {
+    match kind {
+        TranscriptKind::Messages => canonical_lines(bytes),
+        TranscriptKind::Cmf => cmf_lines(bytes, time),
+        TranscriptKind::GrainLines => grain_lines(bytes),
+        TranscriptKind::ClaudeCode => claude_code::session(bytes, time),
+        TranscriptKind::Codex => codex::session(bytes, time),
+        TranscriptKind::Exchanges
+        | TranscriptKind::Batch
+        | TranscriptKind::Bodies
+        | TranscriptKind::Har
+        | TranscriptKind::Cassette => (Vec::new(), Vec::new()),
+    }
+}
 
 /// Canonical messages, one a line.
 pub fn canonical_lines(bytes: &[u8]) -> Messages {

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
+use gristmill_connectors::transcript::line::LineFault;
+use gristmill_connectors::transcript::read::ReadOptions;
+use gristmill_connectors::transcript::spool::frames_of;
 use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH};
 use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::message::Timestamp;
 use sha2::{Digest, Sha256};
 
 use super::morsel::{Admitted, Content};
@@ -51,6 +55,8 @@ pub(super) struct Door {
     /// The kind that the user named, instead of detection.
     pub(super) kind: Option<SourceKind>,
     pub(super) limits: ContainerLimits,
+    /// Threads that read transcripts; 0 for one per core.
+    pub(super) threads: usize,
     /// When the run began, in microseconds since 1970.
     pub(super) now: i64,
 }
@@ -65,30 +71,56 @@ impl Door {
     /// Fetches `source` and decides.
     pub(super) async fn admit(self, source: Source) -> Result<Admission> {
         let bytes = fetch(&source).await?;
-        tokio::task::spawn_blocking(move || self.judge(source.uri, bytes)).await.file("can't read", "a source")
+        tokio::task::spawn_blocking(move || self.judge(source, bytes)).await.file("can't read", "a source")?
     }
 
-    fn judge(&self, uri: String, bytes: SourceBytes) -> Admission {
+    fn judge(&self, source: Source, bytes: SourceBytes) -> Result<Admission> {
+        let uri = source.uri;
         let length = bytes.len() as u64;
         let Some(kind) = self.kind.or_else(|| SourceKind::detect(&bytes, &uri)) else {
-            return Admission::OfNoKind { uri, length };
+            return Ok(Admission::OfNoKind { uri, length });
         };
         let digests = Digests::of(&bytes, kind);
         bytes.release(0..bytes.len());
         let next = match self.ledger.progress(&digests.id) {
-            Some(Progress::Complete) => return Admission::Known { length },
+            Some(Progress::Complete) => return Ok(Admission::Known { length }),
             Some(Progress::Next(next)) => next,
             None => 0,
         };
+        let mut refused = Vec::new();
         let content = match kind {
             SourceKind::Container => match self.open(bytes, &digests) {
                 Ok(container) => Content::Container(container),
-                Err((error, bytes)) => return self.refuse(uri, digests.id, error, &bytes),
+                Err((error, bytes)) => return Ok(self.refuse(uri, digests.id, error, &bytes)),
             },
             SourceKind::Frames => Content::Frames(bytes),
             SourceKind::Blob => Content::Blob(bytes),
+            SourceKind::Transcript(kind) => {
+                let fallback = Timestamp::from_millis(source.modified.unwrap_or(0));
+                let options = ReadOptions { fallback, threads: self.threads, ..ReadOptions::default() };
+                let (frames, faults) = frames_of(&bytes, kind, options)?;
+                refused = faults.iter().map(|fault| self.refused_line(&uri, &digests.id, fault, &bytes)).collect();
+                Content::Frames(frames)
+            }
         };
-        Admission::Granted { source: Arc::new(Admitted { id: digests.id, uri, content }), next }
+        Ok(Admission::Granted { source: Arc::new(Admitted { id: digests.id, uri, content, refused }), next })
+    }
+
+    fn refused_line(&self, uri: &str, id: &str, fault: &LineFault, bytes: &[u8]) -> RejectRow {
+        let line = bytes.get(fault.range.clone()).unwrap_or_default();
+        RejectRow {
+            source_id: id.to_owned(),
+            source: uri.to_owned(),
+            // Lines are counted from 1, ordinals from 0.
+            ordinal: fault.number as i64 - 1,
+            offset: Some(fault.range.start as i64),
+            error_code: fault.code.name().to_owned(),
+            field: None,
+            message: fault.to_string(),
+            bytes: line.get(..REJECT_BYTES.min(line.len())).unwrap_or_default().to_vec(),
+            truncated: line.len() > REJECT_BYTES,
+            rejected_at: self.now,
+        }
     }
 
     /// Opens a container and checks its footer.

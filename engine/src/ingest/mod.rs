@@ -5,7 +5,8 @@
 //!             (ahead of the rest)          (all cores) (sort)  (all cores) (behind the next batch)
 //! ```
 //!
-//! * **admit**: digest of the source, container structure, footer. A source that the lake knows is passed over.
+//! * **admit**: digest of the source, container structure, footer. A source that the lake knows is passed over. A transcript
+//!   becomes frames here; its lines that can't be read are refused.
 //! * **morsel**: a run of grains of one source; nothing of it is read yet.
 //! * **prove**: open envelopes, hash (many at a time), decode, check. What fails becomes a reject with its bytes.
 //! * **plan**: drop grains that the lake or the batch has already, sort the rest. Only keys are held, not grains.

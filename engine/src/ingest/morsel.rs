@@ -24,6 +24,8 @@ pub(crate) struct Admitted {
     pub(crate) uri: String,
     /// How its grains are kept.
     pub(crate) content: Content,
+    /// What of it was refused before there were grains: lines of a transcript.
+    pub(crate) refused: Vec<RejectRow>,
 }
 
 /// How a source keeps its grains.

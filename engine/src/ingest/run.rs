@@ -12,6 +12,7 @@ use futures::{StreamExt, stream};
 use gristmill_connectors::source::{Source, SourceKind};
 use gristmill_schemas::columns::{RejectRow, StateRow, rejects_batch, state_batch};
 use gristmill_schemas::container::ContainerLimits;
+use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
 use gristmill_schemas::sign::{KeyResolver, SelfContained};
 use rayon::prelude::*;
@@ -19,7 +20,7 @@ use rayon::prelude::*;
 use super::admit::{Admission, Door};
 use super::batch::{Batch, BatchLimits};
 use super::known::KnownAddresses;
-use super::morsel::{Morsels, Next};
+use super::morsel::{Admitted, Morsels, Next};
 use super::plan::plan;
 use super::prove::{Judgement, ProvenMorsel, Refusal, prove};
 use super::report::{IngestReport, OnError};
@@ -145,7 +146,8 @@ impl<'l> Ingest<'l> {
         let ledger = Ledger::load(&self.lake.grains).await?;
         self.told = told(self.lake, &ledger).await?;
         let limits = ContainerLimits { region: self.options.memory / 2, ..ContainerLimits::default() };
-        Ok(Door { ledger: Arc::new(ledger), kind: self.options.kind, limits, now: self.now })
+        let (kind, threads) = (self.options.kind, self.options.threads);
+        Ok(Door { ledger: Arc::new(ledger), kind, limits, threads, now: self.now })
     }
 
     /// Takes in what was admitted, batch by batch.
@@ -182,6 +184,7 @@ impl<'l> Ingest<'l> {
     }
 
     async fn read(&mut self, mut morsels: Morsels) -> Result<()> {
+        self.refuse_lines(morsels.source())?;
         loop {
             match morsels.next(self.batch.room(self.limits)) {
                 Next::Morsel(morsel) => self.batch.add(morsel),
@@ -201,6 +204,20 @@ impl<'l> Ingest<'l> {
             }
         }
         self.batch.complete(morsels.source(), self.now);
+        Ok(())
+    }
+
+    /// What was refused of a transcript before there were grains.
+    fn refuse_lines(&mut self, source: &Admitted) -> Result<()> {
+        for refused in &source.refused {
+            if self.options.on_error == OnError::Fail {
+                let error = GrainError::new(ErrorCode::Corrupt, refused.message.clone());
+                return Err(EngineError::Refused { source_uri: source.uri.clone(), error });
+            }
+            self.report.refuse(&refused.error_code);
+            self.batch.rejects.push(refused.clone());
+        }
+        WorkProgress::add(&self.progress.rejected, source.refused.len() as u64);
         Ok(())
     }
 

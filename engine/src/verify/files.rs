@@ -85,8 +85,10 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
             },
             SourceKind::Frames => Content::Frames(bytes),
             SourceKind::Blob => Content::Blob(bytes),
+            // Transcripts hold no grains yet, so there is nothing to prove.
+            SourceKind::Transcript(_) => return Opened::OfNoKind { uri },
         };
-        Opened::Whole(Arc::new(Admitted { id: String::new(), uri, content }))
+        Opened::Whole(Arc::new(Admitted { id: String::new(), uri, content, refused: Vec::new() }))
     };
     tokio::task::spawn_blocking(open).await.file("can't read", "a source")
 }

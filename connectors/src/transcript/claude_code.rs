@@ -1,0 +1,302 @@
+//! Sessions of Claude Code.
+//!
+//! Lines name the line before them (`parentUuid`), so a session is a tree; lines that are no messages (progress, snapshots, notices)
+//! stand between messages and are passed through. One answer of the model is split over several lines that repeat its id and its
+//! usage: they are one message here, and its usage counts once. Subagents have roots of their own.
+
+use std::collections::{HashMap, HashSet};
+
+use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::request::TokenUsage;
+use gristmill_schemas::message::{Message, Role, Timestamp, model_id};
+
+use super::line::{FaultCode, Line, LineFault, lines};
+use super::said::{Messages, Said};
+use crate::wire::adapter::Adapter;
+use crate::wire::anthropic;
+use crate::wire::read::{Conversation, ReadContext};
+use crate::wire::transfer::{read_request, read_response};
+
+/// A line that may stand in the tree.
+#[derive(Debug)]
+struct Entry {
+    line: Line,
+    parent: Option<String>,
+    session: String,
+    time: Option<Timestamp>,
+    /// `user` or `assistant` with a message; others only lead on.
+    message: Option<Json<'static>>,
+}
+
+/// The messages of a session file. Lines without a time were made at `time`.
+pub fn session(bytes: &[u8], time: Timestamp) -> Messages {
+    let (mut entries, mut order, mut faults) = (HashMap::new(), Vec::new(), Vec::new());
+    for line in lines(bytes) {
+        match line.json(bytes) {
+            Ok(json) if json.as_object().is_some() => {
+                if let Some((uuid, entry)) = entry(&json, line) {
+                    if !entries.contains_key(&uuid) {
+                        order.push(uuid.clone());
+                        entries.insert(uuid, entry);
+                    }
+                }
+            }
+            Ok(_) => faults.push(line.fault(FaultCode::Shape, "not an object")),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let tree = Forest::of(entries, order);
+    let mut said = tree.walk(time, &mut faults);
+    said.sort_by_key(|said| said.line.number);
+    (said, faults)
+}
+
+fn entry(json: &Json, line: Line) -> Option<(String, Entry)> {
+    let text = |key| json.get(key).and_then(Json::as_str);
+    let kind = text("type")?;
+    let message = json.get("message").filter(|_| matches!(kind, "user" | "assistant"));
+    let parent = text("parentUuid").or_else(|| text("logicalParentUuid"));
+    let entry = Entry {
+        line,
+        parent: parent.map(str::to_owned),
+        session: text("sessionId").unwrap_or_default().to_owned(),
+        time: text("timestamp").and_then(Timestamp::parse),
+        message: message.map(|message| message.clone().into_owned()),
+    };
+    Some((text("uuid")?.to_owned(), entry))
+}
+
+/// The lines of a file by what they follow.
+struct Forest {
+    entries: HashMap<String, Entry>,
+    children: HashMap<String, Vec<String>>,
+    /// Lines that follow none of the file, and then all others in their order, for files whose lines run in circles.
+    starts: Vec<String>,
+}
+
+impl Forest {
+    fn of(entries: HashMap<String, Entry>, order: Vec<String>) -> Forest {
+        let mut children: HashMap<String, Vec<String>> = HashMap::new();
+        let mut starts = Vec::new();
+        for uuid in &order {
+            match entries.get(uuid).and_then(|entry| entry.parent.clone()).filter(|parent| entries.contains_key(parent))
+            {
+                Some(parent) => children.entry(parent).or_default().push(uuid.clone()),
+                None => starts.push(uuid.clone()),
+            }
+        }
+        starts.extend(order);
+        Forest { entries, children, starts }
+    }
+
+    /// Walks every tree from its root; a conversation is copied only where it branches.
+    fn walk(mut self, time: Timestamp, faults: &mut Vec<LineFault>) -> Vec<Said> {
+        let mut said = Vec::new();
+        let mut done: HashSet<String> = HashSet::new();
+        for start in std::mem::take(&mut self.starts) {
+            if done.contains(&start) {
+                continue;
+            }
+            let session = self.entries.get(&start).map(|entry| entry.session.clone()).unwrap_or_default();
+            let mut stack = vec![(start, Place { conversation: Conversation::new(&session), last: None })];
+            while let Some((uuid, mut place)) = stack.pop() {
+                if !done.insert(uuid.clone()) {
+                    continue;
+                }
+                let mut end = uuid.clone();
+                if let Some(run) = self.run(&uuid, &mut end, &mut done) {
+                    place.read(run, time, &mut said, faults);
+                }
+                let mut next: Vec<String> = self.children.remove(&end).unwrap_or_default();
+                next.retain(|uuid| !done.contains(uuid));
+                let Some(first) = next.first().cloned() else { continue };
+                stack.extend(next.into_iter().skip(1).rev().map(|uuid| (uuid, place.clone())));
+                stack.push((first, place));
+            }
+        }
+        said
+    }
+
+    /// The message of `uuid`, with the lines that go on with the same answer; `end` becomes the last of them.
+    fn run(&mut self, uuid: &str, end: &mut String, done: &mut HashSet<String>) -> Option<Run> {
+        let mut run = Run::of(self.entries.get_mut(uuid)?)?;
+        while let Some(id) = run.answer_id() {
+            let only = match self.children.get(end.as_str()).map(Vec::as_slice) {
+                Some([only]) => only.clone(),
+                _ => break,
+            };
+            let same =
+                |entry: &Entry| entry.message.as_ref().and_then(|message| message.get("id")?.as_str()) == Some(&id);
+            match self.entries.get_mut(&only).filter(|entry| same(entry)) {
+                Some(entry) => run.add(entry),
+                None => break,
+            }
+            done.insert(only.clone());
+            *end = only;
+        }
+        Some(run)
+    }
+}
+
+/// One message, put together from its lines.
+struct Run {
+    line: Line,
+    session: String,
+    time: Option<Timestamp>,
+    message: Object<'static>,
+}
+
+impl Run {
+    fn of(entry: &mut Entry) -> Option<Run> {
+        let Json::Object(message) = entry.message.take()? else { return None };
+        Some(Run { line: entry.line.clone(), session: entry.session.clone(), time: entry.time, message })
+    }
+
+    fn answer_id(&self) -> Option<String> {
+        let assistant = self.message.get("role").and_then(Json::as_str) == Some("assistant");
+        self.message.get("id").and_then(Json::as_str).filter(|_| assistant).map(str::to_owned)
+    }
+
+    /// Goes on with the next blocks; counts and the reason to stop are those of the last line.
+    fn add(&mut self, entry: &mut Entry) {
+        let Some(Json::Object(more)) = entry.message.take() else { return };
+        for (key, value) in more {
+            match (&*key, self.message.get_mut(&key), value) {
+                ("content", Some(Json::Array(blocks)), Json::Array(more)) => blocks.extend(more),
+                (_, Some(known), Json::Null) if !known.is_null() => {}
+                (_, _, value) => _ = self.message.insert(key, value),
+            }
+        }
+    }
+}
+
+/// A place in a conversation.
+#[derive(Clone)]
+struct Place {
+    conversation: Conversation,
+    last: Option<Position>,
+}
+
+impl Place {
+    fn read(&mut self, run: Run, time: Timestamp, said: &mut Vec<Said>, faults: &mut Vec<LineFault>) {
+        let Run { line, session, time: own, message } = run;
+        let context = ReadContext {
+            time: own.unwrap_or(time),
+            first_seen: None,
+            session: (!session.is_empty()).then_some(session.as_str()),
+        };
+        let adapter: &'static dyn Adapter = &anthropic::MESSAGES;
+        let json = Json::Object(message);
+        let before = said.len();
+        if adapter.is_response(&json) {
+            if let Ok(read) = read_response(adapter, &json, &mut self.conversation, &context) {
+                let usage = read.response.usage;
+                for (choice, position) in read.response.choices.into_iter().zip(read.positions) {
+                    let stop_reason = choice.stop_reason;
+                    self.tell(choice.message.into_owned(), position, line.clone(), said);
+                    if let Some(last) = said.last_mut() {
+                        (last.stop_reason, last.usage) = (stop_reason, usage);
+                    }
+                }
+            }
+        } else {
+            let model = json.get("model").and_then(Json::as_str).map(|model| model_id::canonical("anthropic", model));
+            let usage = json.get("usage").filter(|usage| !usage.is_null()).map(token_usage);
+            let mut body = Object::new();
+            body.insert("max_tokens", 1_u64);
+            body.insert("messages", vec![json]);
+            let body = Json::Object(body);
+            if let Ok(read) = read_request(adapter, &body, &mut self.conversation, &context) {
+                for (mut message, position) in read.request.messages.into_iter().zip(read.positions) {
+                    let assistant = message.role == Role::Assistant;
+                    message.metadata.model = model.clone().filter(|_| assistant).map(Into::into);
+                    self.tell(message.into_owned(), position, line.clone(), said);
+                    if let Some(last) = said.last_mut().filter(|_| assistant) {
+                        last.usage = usage;
+                    }
+                }
+            }
+        }
+        if said.len() == before {
+            faults.push(line.fault(FaultCode::Shape, "a message without a role that is known"));
+        }
+    }
+
+    fn tell(&mut self, message: Message<'static>, position: Position, line: Line, said: &mut Vec<Said>) {
+        let parent = self.last.replace(position);
+        said.push(Said { position, parent, message, stop_reason: None, usage: None, line });
+    }
+}
+
+fn token_usage(json: &Json) -> TokenUsage {
+    use crate::wire::members::count;
+    TokenUsage {
+        input_tokens: count(json, "input_tokens"),
+        output_tokens: count(json, "output_tokens"),
+        cached_input_tokens: count(json, "cache_read_input_tokens"),
+        cache_creation_input_tokens: count(json, "cache_creation_input_tokens"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(uuid: &str, parent: &str, kind: &str, message: &str) -> String {
+        let parent = if parent.is_empty() { "null".to_owned() } else { format!("\"{parent}\"") };
+        format!(
+            r#"{{"type":"{kind}","uuid":"{uuid}","parentUuid":{parent},"sessionId":"s","timestamp":"2026-05-08T12:00:00Z","message":{message}}}"#
+        )
+    }
+
+    fn answer(block: &str) -> String {
+        format!(
+            r#"{{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{block}],"usage":{{"input_tokens":4,"output_tokens":9}}}}"#
+        )
+    }
+
+    fn user(text: &str) -> String {
+        format!(r#"{{"role":"user","content":"{text}"}}"#)
+    }
+
+    #[test]
+    fn an_answer_that_is_split_over_lines_is_one_message_and_its_usage_counts_once() {
+        let text = [
+            line("a", "", "user", &user("hi")),
+            r#"{"type":"progress","uuid":"p","parentUuid":"a","data":{}}"#.to_owned(),
+            line("b", "p", "assistant", &answer(r#"{"type":"text","text":"let me"}"#)),
+            line("c", "b", "assistant", &answer(r#"{"type":"tool_use","id":"toolu_1","name":"t","input":{}}"#)),
+            line(
+                "d",
+                "c",
+                "user",
+                r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok"}]}"#,
+            ),
+        ];
+        let (said, faults) = session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+        assert!(faults.is_empty());
+        let roles: Vec<_> = said.iter().map(|said| (said.message.role, said.message.content.len())).collect();
+        assert_eq!(roles, [(Role::User, 1), (Role::Assistant, 2), (Role::Tool, 1)]);
+        assert_eq!(said.iter().filter_map(|said| said.usage).map(|usage| usage.output_tokens).sum::<u64>(), 9);
+        assert_eq!(said[1].parent, Some(said[0].position));
+        assert_eq!(said[2].parent, Some(said[1].position));
+        assert_eq!(said[1].message.metadata.model.as_deref(), Some("anthropic:claude-x"));
+        assert!(said.iter().all(|said| said.message.session_id == "s"));
+    }
+
+    #[test]
+    fn forks_are_branches_and_circles_end() {
+        let text = [
+            line("a", "", "user", &user("hi")),
+            line("b", "a", "user", &user("one")),
+            line("c", "a", "user", &user("two")),
+            line("x", "y", "user", &user("ring")),
+            line("y", "x", "user", &user("around")),
+        ];
+        let (said, faults) = session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+        assert_eq!((said.len(), faults.len()), (5, 0));
+        assert_eq!((said[1].parent, said[2].parent), (Some(said[0].position), Some(said[0].position)));
+        assert_eq!((said[3].parent, said[4].parent), (None, Some(said[3].position)));
+    }
+}

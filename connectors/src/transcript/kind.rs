@@ -1,0 +1,184 @@
+//! What kind of transcript some bytes are.
+
+use gristmill_schemas::json::{Json, JsonError};
+
+use super::line::{LINE_LIMIT_BYTES, lines};
+use crate::wire::dialect;
+
+/// A kind of transcript.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TranscriptKind {
+    /// Requests and responses of providers, one pair a line.
+    Exchanges,
+    /// Files of providers' batch endpoints.
+    Batch,
+    /// Requests or responses alone, one a line or one a file.
+    Bodies,
+    /// HTTP archives of browsers and proxies.
+    Har,
+    /// What HTTP recorders of test suites write, as JSON or YAML.
+    Cassette,
+    /// Sessions of Claude Code.
+    ClaudeCode,
+    /// Sessions of Codex.
+    Codex,
+    /// Canonical messages, one a line.
+    Messages,
+    /// CMF messages, one a line.
+    Cmf,
+    /// Grains as JSON, one a line.
+    GrainLines,
+}
+
+/// The kinds and their names on the command line.
+const NAMES: [(TranscriptKind, &str); 10] = [
+    (TranscriptKind::Exchanges, "exchanges"),
+    (TranscriptKind::Batch, "batch"),
+    (TranscriptKind::Bodies, "bodies"),
+    (TranscriptKind::Har, "har"),
+    (TranscriptKind::Cassette, "cassette"),
+    (TranscriptKind::ClaudeCode, "claude-code"),
+    (TranscriptKind::Codex, "codex"),
+    (TranscriptKind::Messages, "messages"),
+    (TranscriptKind::Cmf, "cmf"),
+    (TranscriptKind::GrainLines, "grains"),
+];
+
+/// Lines that are looked at before a file is taken to be of no kind.
+const LOOK_LINES: usize = 8;
+
+/// Types of lines that only Codex writes.
+const CODEX_TYPES: [&str; 6] =
+    ["session_meta", "response_item", "event_msg", "turn_context", "thread.started", "item.completed"];
+
+/// Types of lines that Claude Code writes without an id.
+const CLAUDE_TYPES: [&str; 3] = ["summary", "file-history-snapshot", "queue-operation"];
+
+impl TranscriptKind {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
+    }
+
+    /// The kind that the bytes show: by their first lines that are JSON, else by the file as a whole. `None` if they are no
+    /// transcript.
+    pub fn detect(bytes: &[u8], uri: &str) -> Option<Self> {
+        let first = bytes.trim_ascii_start().first()?;
+        if !matches!(first, b'{' | b'[' | 0xef) {
+            return is_yaml_cassette(bytes, uri).then_some(TranscriptKind::Cassette);
+        }
+        let found = lines(bytes).take(LOOK_LINES).find_map(|line| of_line(&line.json(bytes).ok()?));
+        found.or_else(|| of_whole(bytes))
+    }
+}
+
+/// The kind that one line shows, if it shows one.
+fn of_line(json: &Json) -> Option<TranscriptKind> {
+    let has = |key: &str| json.get(key).is_some();
+    let text = |key: &str| json.get(key).and_then(Json::as_str);
+    json.as_object()?;
+    Some(if has("provider") && (has("request") || has("response") || has("endpoint")) {
+        TranscriptKind::Exchanges
+    } else if has("custom_id") {
+        TranscriptKind::Batch
+    } else if has("log") || has("interactions") || has("http_interactions") {
+        return of_document(json);
+    } else if text("type").is_some_and(|kind| CODEX_TYPES.contains(&kind)) {
+        TranscriptKind::Codex
+    } else if has("sessionId") || has("parentUuid") || text("type").is_some_and(|kind| CLAUDE_TYPES.contains(&kind)) {
+        TranscriptKind::ClaudeCode
+    } else if has("blob_hex") || has("content_address") || has("grain") {
+        TranscriptKind::GrainLines
+    } else if has("session_id") && has("role") && has("content") {
+        TranscriptKind::Messages
+    } else if is_cmf(json) {
+        TranscriptKind::Cmf
+    } else if dialect::detect_response(json).is_some() || dialect::detect_request(json).is_some() {
+        TranscriptKind::Bodies
+    } else if has("request") && (has("response") || has("response_sse")) {
+        TranscriptKind::Exchanges
+    } else {
+        return None;
+    })
+}
+
+fn is_cmf(json: &Json) -> bool {
+    let message = json.get("message").unwrap_or(json);
+    let parts = message.get("content").and_then(Json::as_array);
+    let typed = |part: &Json| part.get("content_type").is_some();
+    message.get("role").is_some()
+        && parts.is_some_and(|parts| {
+            parts.first().map_or(message.get("schema_version").is_some() || json.get("extensions").is_some(), typed)
+        })
+}
+
+/// The kind of a file that is one JSON value.
+fn of_whole(bytes: &[u8]) -> Option<TranscriptKind> {
+    let json = whole(bytes)?.ok()?;
+    of_document(&json).or_else(|| of_line(&json)).or_else(|| json.as_array().and_then(|items| of_line(items.first()?)))
+}
+
+/// The file as one JSON value, if it isn't too long for one.
+pub(super) fn whole(bytes: &[u8]) -> Option<Result<Json<'_>, JsonError>> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    (bytes.len() <= LINE_LIMIT_BYTES).then(|| Json::parse(bytes))
+}
+
+fn of_document(json: &Json) -> Option<TranscriptKind> {
+    let entries = |key: &str| json.get(key).and_then(Json::as_array).is_some();
+    if json.get("log").and_then(|log| log.get("entries")).is_some() {
+        return Some(TranscriptKind::Har);
+    }
+    (entries("interactions") || entries("http_interactions")).then_some(TranscriptKind::Cassette)
+}
+
+fn is_yaml_cassette(bytes: &[u8], uri: &str) -> bool {
+    let named = uri.ends_with(".yaml") || uri.ends_with(".yml");
+    named
+        && lines(bytes).take(LOOK_LINES).any(|line| {
+            let text = bytes.get(line.range).unwrap_or_default();
+            text.starts_with(b"interactions:") || text.starts_with(b"http_interactions:")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_shows_itself() {
+        for (text, uri, kind) in [
+            (r#"{"provider":"openai","endpoint":"chat","request":{}}"#, "a.jsonl", Some(TranscriptKind::Exchanges)),
+            (
+                r#"{"custom_id":"0","method":"POST","url":"/v1/responses","body":{}}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Batch),
+            ),
+            (r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#, "a.json", Some(TranscriptKind::Bodies)),
+            ("{\n\"log\": {\"entries\": []}}", "a.har", Some(TranscriptKind::Har)),
+            ("{\"interactions\": [],\n\"version\": 1}", "a.json", Some(TranscriptKind::Cassette)),
+            ("interactions:\n- request:\n", "a.yaml", Some(TranscriptKind::Cassette)),
+            ("not json\n{\"type\":\"summary\",\"leafUuid\":\"x\"}", "a.jsonl", None),
+            (r#"{"type":"summary","leafUuid":"x"}"#, "a.jsonl", Some(TranscriptKind::ClaudeCode)),
+            (r#"{"type":"thread.started","thread_id":"x"}"#, "a.jsonl", Some(TranscriptKind::Codex)),
+            (r#"{"id":"x","session_id":"s","role":"user","content":[]}"#, "a.jsonl", Some(TranscriptKind::Messages)),
+            (r#"{"role":"user","content":[{"content_type":"text","text":"x"}]}"#, "a.jsonl", Some(TranscriptKind::Cmf)),
+            (r#"{"content_address":"x","blob_hex":"00"}"#, "a.jsonl", Some(TranscriptKind::GrainLines)),
+            ("oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}", "a.jsonl", None),
+            ("{oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}", "a.jsonl", Some(TranscriptKind::Exchanges)),
+            ("{}", "a.json", None),
+            ("", "a.json", None),
+            ("key: value", "a.yaml", None),
+        ] {
+            assert_eq!(TranscriptKind::detect(text.as_bytes(), uri), kind, "{text}");
+        }
+        for (kind, name) in NAMES {
+            assert_eq!((TranscriptKind::from_name(name), kind.name()), (Some(kind), name));
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! Batch files, bare bodies, HTTP archives and cassettes as exchange lines.
+
+use std::borrow::Cow;
+
+use gristmill_schemas::json::{Json, Number, Object};
+use serde_norway::Value as Yaml;
+
+use super::kind::{TranscriptKind, whole};
+use super::line::{FaultCode, LineFault, lines};
+use crate::wire::dialect;
+
+/// Exchange lines; line `n` is entry `n` of the file.
+#[derive(Debug, Default)]
+pub struct Recast {
+    /// The lines.
+    pub lines: String,
+    /// Entries that can't be read.
+    pub faults: Vec<LineFault>,
+}
+
+impl Recast {
+    fn push(&mut self, exchange: &Object) {
+        Json::Object(exchange.reborrow()).write(&mut self.lines);
+        self.lines.push('\n');
+    }
+
+    /// The entry at line `number` can't be read: its line stays blank, so that the others keep their numbers.
+    fn fault(&mut self, fault: LineFault) {
+        self.lines.push('\n');
+        self.faults.push(fault);
+    }
+
+    fn fault_of_file(bytes: &[u8], message: impl Into<String>) -> Recast {
+        let fault = LineFault { number: 1, range: 0..bytes.len(), code: FaultCode::Json, message: message.into() };
+        Recast { lines: String::new(), faults: vec![fault] }
+    }
+}
+
+/// The file as exchange lines; `None` for kinds that aren't traffic in another form.
+pub fn recast(bytes: &[u8], kind: TranscriptKind) -> Option<Recast> {
+    Some(match kind {
+        TranscriptKind::Batch => each_line(bytes, batch_line),
+        TranscriptKind::Bodies => bodies(bytes),
+        TranscriptKind::Har => document(bytes, |json| entries(json, "log", har_entry)),
+        TranscriptKind::Cassette => cassette(bytes),
+        _ => return None,
+    })
+}
+
+fn each_line(bytes: &[u8], of: impl Fn(&Json<'_>) -> Option<Object<'static>>) -> Recast {
+    let mut recast = Recast::default();
+    let mut number = 1;
+    for line in lines(bytes) {
+        // Blank lines stay, so that a line keeps its number.
+        (number..line.number).for_each(|_| recast.lines.push('\n'));
+        number = line.number + 1;
+        match line.json(bytes) {
+            Ok(json) => match of(&json) {
+                Some(exchange) => recast.push(&exchange),
+                None => recast.fault(line.fault(FaultCode::Shape, "neither a request nor a response")),
+            },
+            Err(fault) => recast.fault(fault),
+        }
+    }
+    recast
+}
+
+/// A line of a batch file: of its input, or of its results.
+fn batch_line(json: &Json) -> Option<Object<'static>> {
+    let id = json.get("custom_id").and_then(Json::as_str).unwrap_or_default();
+    let mut exchange = Object::new();
+    exchange.insert("id", id.to_owned());
+    if let Some(body) = json.get("body") {
+        let (provider, endpoint) = place_of_url("https://api.openai.com", json.get("url").and_then(Json::as_str)?);
+        name(&mut exchange, &provider, &endpoint);
+        exchange.insert("request", body.clone().into_owned());
+        return Some(exchange);
+    }
+    if let Some(result) = json.get("result") {
+        name(&mut exchange, "anthropic", "messages");
+        let body = result.get("message").or_else(|| result.get("error")).unwrap_or(result);
+        exchange.insert("response", body.clone().into_owned());
+        return Some(exchange);
+    }
+    let response = json.get("response").filter(|response| !response.is_null());
+    let body = response.and_then(|response| response.get("body")).or_else(|| json.get("error"))?;
+    let key = dialect::detect_response(body).map_or("openai/chat", |adapter| adapter.key());
+    let (provider, endpoint) = key.split_once('/').unwrap_or((key, ""));
+    name(&mut exchange, provider, endpoint);
+    if let Some(status) = response.and_then(|response| response.get("status_code")) {
+        exchange.insert("status", status.clone().into_owned());
+    }
+    exchange.insert("response", body.clone().into_owned());
+    Some(exchange)
+}
+
+fn name(exchange: &mut Object<'static>, provider: &str, endpoint: &str) {
+    exchange.insert("provider", provider.to_owned());
+    exchange.insert("endpoint", endpoint.to_owned());
+}
+
+/// One body a line, or one in the whole file, or a list of them.
+fn bodies(bytes: &[u8]) -> Recast {
+    let whole = whole(bytes).and_then(Result::ok);
+    match whole {
+        Some(Json::Array(bodies)) => gathered(bodies.iter().map(body)),
+        Some(json) => gathered([body(&json)].into_iter()),
+        None => each_line(bytes, body),
+    }
+}
+
+fn body(json: &Json) -> Option<Object<'static>> {
+    let response = dialect::detect_response(json).map(|adapter| ("response", adapter.key()));
+    let (key, adapter) =
+        response.or_else(|| dialect::detect_request(json).map(|adapter| ("request", adapter.key())))?;
+    let (provider, endpoint) = adapter.split_once('/').unwrap_or((adapter, ""));
+    let mut exchange = Object::new();
+    name(&mut exchange, provider, endpoint);
+    exchange.insert(key, json.clone().into_owned());
+    Some(exchange)
+}
+
+fn gathered(exchanges: impl Iterator<Item = Option<Object<'static>>>) -> Recast {
+    let mut recast = Recast::default();
+    for (index, exchange) in exchanges.enumerate() {
+        match exchange {
+            Some(exchange) => recast.push(&exchange),
+            None => {
+                let message = "neither a request nor a response".to_owned();
+                let number = index as u64 + 1;
+                recast.fault(LineFault { number, range: 0..0, code: FaultCode::Shape, message });
+            }
+        }
+    }
+    recast
+}
+
+fn document(bytes: &[u8], of: impl Fn(&Json<'_>) -> Recast) -> Recast {
+    match whole(bytes) {
+        Some(Ok(json)) => of(&json),
+        Some(Err(error)) => Recast::fault_of_file(bytes, error.to_string()),
+        None => Recast::fault_of_file(bytes, "too long to be read as one document"),
+    }
+}
+
+fn entries(json: &Json, key: &str, of: fn(&Json<'_>) -> Option<Object<'static>>) -> Recast {
+    let inside = json.get(key).unwrap_or(json);
+    let list = inside.get("entries").or_else(|| json.get("interactions")).or_else(|| json.get("http_interactions"));
+    gathered(list.and_then(Json::as_array).unwrap_or_default().iter().map(of))
+}
+
+/// A request and its response as HTTP has them.
+struct Http<'h> {
+    url: &'h str,
+    status: Option<Json<'static>>,
+    recorded_at: Option<&'h str>,
+    content_type: String,
+    request: Option<Text<'h>>,
+    response: Option<Text<'h>>,
+}
+
+/// A body: text, bytes in base64, or JSON that the recorder has read already.
+enum Text<'h> {
+    Plain(Cow<'h, str>),
+    Base64(&'h str),
+    Json(&'h Json<'h>),
+}
+
+impl Http<'_> {
+    fn exchange(self) -> Object<'static> {
+        let (provider, endpoint) = place_of_url("", self.url);
+        let mut exchange = Object::new();
+        name(&mut exchange, &provider, &endpoint);
+        exchange.insert("url_path", path_of(self.url).to_owned());
+        exchange.insert("status", self.status.unwrap_or_default());
+        exchange.insert("recorded_at", self.recorded_at.map_or(Json::Null, |time| Json::from(time.to_owned())));
+        if let Some(request) = self.request {
+            let (key, value) = request.value("request", "request_text");
+            exchange.insert(key, value);
+        }
+        match self.response {
+            Some(Text::Base64(encoded)) if self.content_type.contains("eventstream") => {
+                exchange.insert("framing", "aws-eventstream");
+                exchange.insert("response_b64", encoded.to_owned());
+            }
+            Some(Text::Plain(text)) if self.content_type.contains("event-stream") => {
+                exchange.insert("framing", "sse");
+                exchange.insert("response_sse", text.into_owned());
+            }
+            Some(Text::Plain(text)) if self.content_type.contains("ndjson") => {
+                exchange.insert("framing", "ndjson");
+                exchange.insert("response_sse", text.into_owned());
+            }
+            Some(response) => {
+                let (key, value) = response.value("response", "response_text");
+                exchange.insert(key, value);
+            }
+            None => {}
+        }
+        exchange
+    }
+}
+
+impl Text<'_> {
+    /// The member that holds the body, by whether it is JSON.
+    fn value(self, json: &'static str, text: &'static str) -> (&'static str, Json<'static>) {
+        match self {
+            Text::Json(value) => (json, value.clone().into_owned()),
+            Text::Base64(encoded) => (text, Json::from(encoded.to_owned())),
+            Text::Plain(plain) => match Json::parse(plain.as_bytes()) {
+                Ok(value @ (Json::Object(_) | Json::Array(_))) => (json, value.into_owned()),
+                _ => (text, Json::from(plain.into_owned())),
+            },
+        }
+    }
+}
+
+fn har_entry(entry: &Json) -> Option<Object<'static>> {
+    let (request, response) = (entry.get("request")?, entry.get("response")?);
+    let content = response.get("content").unwrap_or(&Json::Null);
+    let text = |json: &'_ Json, key: &str| json.get(key).and_then(Json::as_str).map(str::to_owned);
+    let encoded = text(content, "encoding").as_deref() == Some("base64");
+    let body = content.get("text").and_then(Json::as_str);
+    let http = Http {
+        url: request.get("url").and_then(Json::as_str)?,
+        status: response.get("status").map(|status| status.clone().into_owned()),
+        recorded_at: entry.get("startedDateTime").and_then(Json::as_str),
+        content_type: text(content, "mimeType").unwrap_or_default(),
+        request: request
+            .get("postData")
+            .and_then(|data| data.get("text")?.as_str())
+            .map(|text| Text::Plain(text.into())),
+        response: body.map(|text| if encoded { decoded(text) } else { Text::Plain(text.into()) }),
+    };
+    Some(http.exchange())
+}
+
+/// Base64 that is text is text.
+fn decoded(encoded: &str) -> Text<'_> {
+    use base64::Engine as _;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).ok();
+    match bytes.and_then(|bytes| String::from_utf8(bytes).ok()) {
+        Some(text) => Text::Plain(text.into()),
+        None => Text::Base64(encoded),
+    }
+}
+
+fn cassette(bytes: &[u8]) -> Recast {
+    if bytes.trim_ascii_start().starts_with(b"{") {
+        return document(bytes, |json| entries(json, "", interaction));
+    }
+    match serde_norway::from_slice::<Yaml>(bytes) {
+        Ok(yaml) => entries(&json_of_yaml(&yaml, YAML_LEVELS), "", interaction),
+        Err(error) => Recast::fault_of_file(bytes, error.to_string()),
+    }
+}
+
+/// Levels of YAML that are followed.
+const YAML_LEVELS: usize = 96;
+
+fn json_of_yaml(yaml: &Yaml, levels: usize) -> Json<'static> {
+    if levels == 0 {
+        return Json::Null;
+    }
+    match yaml {
+        Yaml::Null => Json::Null,
+        Yaml::Bool(value) => Json::Bool(*value),
+        Yaml::Number(number) => {
+            let integer = number.as_u64().map(Json::from).or_else(|| number.as_i64().map(Json::from));
+            let double = || number.as_f64().and_then(Number::from_f64).map(Json::Number);
+            integer.or_else(double).unwrap_or_default()
+        }
+        Yaml::String(text) => Json::from(text.clone()),
+        Yaml::Sequence(items) => Json::Array(items.iter().map(|item| json_of_yaml(item, levels - 1)).collect()),
+        Yaml::Mapping(members) => Json::Object(
+            members
+                .iter()
+                .filter_map(|(key, value)| Some((key.as_str()?.to_owned(), json_of_yaml(value, levels - 1))))
+                .collect(),
+        ),
+        Yaml::Tagged(tagged) => json_of_yaml(&tagged.value, levels - 1),
+    }
+}
+
+/// One interaction of a cassette, in the forms of the common recorders.
+fn interaction(json: &Json) -> Option<Object<'static>> {
+    let (request, response) = (json.get("request")?, json.get("response")?);
+    let status = response.get("status");
+    let http = Http {
+        url: ["uri", "url"].iter().find_map(|key| request.get(key)?.as_str())?,
+        status: status.and_then(|status| status.get("code")).or(status).map(|status| status.clone().into_owned()),
+        recorded_at: json.get("recorded_at").and_then(Json::as_str),
+        content_type: header(response, "content-type"),
+        request: message_body(request),
+        response: message_body(response),
+    };
+    Some(http.exchange())
+}
+
+fn message_body<'h>(message: &'h Json<'h>) -> Option<Text<'h>> {
+    if let Some(parsed) = message.get("parsed_body") {
+        return Some(Text::Json(parsed));
+    }
+    match message.get("body")? {
+        Json::String(text) => Some(Text::Plain(Cow::Borrowed(text))),
+        body => {
+            let text = |key| body.get(key).and_then(Json::as_str);
+            let plain = text("string").or_else(|| text("content")).map(|text| Text::Plain(text.into()));
+            plain.or_else(|| text("base64_string").map(decoded))
+        }
+    }
+    .filter(|text| !matches!(text, Text::Plain(plain) if plain.is_empty()))
+}
+
+/// The first value of a header.
+fn header(message: &Json, wanted: &str) -> String {
+    let headers = message.get("headers").and_then(Json::as_object);
+    let found = headers.and_then(|headers| headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(wanted)));
+    let value = found.map(|(_, value)| value.as_array().and_then(<[Json]>::first).unwrap_or(value));
+    value.and_then(Json::as_str).unwrap_or_default().to_ascii_lowercase()
+}
+
+fn path_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest.find('/').map_or("", |at| &rest[at..]));
+    rest.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// Hosts and whose they are.
+const HOSTS: [(&str, &str); 22] = [
+    ("api.anthropic.com", "anthropic"),
+    ("openai.azure.com", "azure"),
+    ("services.ai.azure.com", "azure"),
+    ("api.openai.com", "openai"),
+    ("openrouter.ai", "openrouter"),
+    ("generativelanguage.googleapis.com", "gemini"),
+    ("aiplatform.googleapis.com", "vertex"),
+    ("bedrock-runtime.", "bedrock"),
+    ("api.mistral.ai", "mistral"),
+    ("api.groq.com", "groq"),
+    ("api.deepseek.com", "deepseek"),
+    ("api.x.ai", "xai"),
+    ("api.together", "together"),
+    ("api.fireworks.ai", "fireworks"),
+    ("api.cerebras.ai", "cerebras"),
+    ("api.perplexity.ai", "perplexity"),
+    ("integrate.api.nvidia.com", "nvidia"),
+    ("api.moonshot", "moonshot"),
+    ("dashscope", "alibaba"),
+    ("api.z.ai", "zai"),
+    ("api.cohere", "cohere"),
+    (":11434", "ollama"),
+];
+
+/// Ends of paths and the endpoints that they are.
+const PATHS: [(&str, &str); 11] = [
+    ("/chat/completions", "chat"),
+    ("/responses", "responses"),
+    ("/v1/messages", "messages"),
+    (":generateContent", "generatecontent"),
+    (":streamGenerateContent", "generatecontent"),
+    (":rawPredict", "rawpredict"),
+    (":streamRawPredict", "rawpredict"),
+    ("/converse", "converse"),
+    ("/converse-stream", "converse"),
+    ("/invoke", "invoke"),
+    ("/invoke-with-response-stream", "invoke"),
+];
+
+/// Provider and endpoint by address; `base` is the host of addresses that have none.
+fn place_of_url(base: &str, url: &str) -> (String, String) {
+    let host = match url.split_once("://") {
+        Some((_, rest)) => rest.split('/').next().unwrap_or_default(),
+        None => base,
+    };
+    let path = path_of(url);
+    let provider = HOSTS.iter().find(|(known, _)| host.contains(known)).map(|(_, provider)| *provider);
+    let endpoint = PATHS.iter().find(|(end, _)| path.ends_with(end)).map(|(_, endpoint)| *endpoint);
+    let endpoint = match (provider, endpoint) {
+        (Some("ollama"), Some("chat")) => "openai-chat",
+        (Some("ollama"), None) if path.ends_with("/api/chat") => "chat",
+        (_, Some(endpoint)) => endpoint,
+        (_, None) => path.trim_start_matches('/'),
+    };
+    let provider = match (provider, endpoint) {
+        (Some(provider), _) => provider,
+        (None, "chat" | "responses") => "unknown-compat",
+        (None, "messages") => "anthropic",
+        (None, _) => host,
+    };
+    (provider.to_owned(), endpoint.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str, kind: TranscriptKind) -> Vec<String> {
+        let recast = recast(text.as_bytes(), kind).unwrap();
+        assert!(recast.faults.is_empty(), "{:?}", recast.faults);
+        let line = |line: &str| {
+            let json = Json::parse(line.as_bytes()).unwrap();
+            let text = |key| json.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+            let has = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
+            let parts: Vec<_> =
+                ["request", "response", "response_sse", "response_text"].into_iter().filter(|key| has(key)).collect();
+            format!("{}/{} {}", text("provider"), text("endpoint"), parts.join("+"))
+        };
+        recast.lines.lines().map(line).collect()
+    }
+
+    #[test]
+    fn batch_lines_are_requests_or_responses() {
+        let lines = [
+            r#"{"custom_id":"0","method":"POST","url":"/v1/responses","body":{"input":"x"}}"#,
+            r#"{"custom_id":"0","response":{"status_code":200,"body":{"object":"response","output":[]}},"error":null}"#,
+            r#"{"custom_id":"0","result":{"type":"succeeded","message":{"type":"message","content":[]}}}"#,
+        ];
+        let expected = ["openai/responses request", "openai/responses response", "anthropic/messages response"];
+        assert_eq!(told(&lines.join("\n"), TranscriptKind::Batch), expected);
+    }
+
+    #[test]
+    fn archives_and_cassettes_are_exchanges() {
+        let har = r#"{"log":{"entries":[{"startedDateTime":"2026-05-08T12:00:00Z","request":{"url":"https://api.groq.com/openai/v1/chat/completions",
+            "postData":{"text":"{\"messages\":[]}"}},"response":{"status":200,"content":{"mimeType":"text/event-stream","text":"data: {}\n\n"}}}]}}"#;
+        assert_eq!(told(har, TranscriptKind::Har), ["groq/chat request+response_sse"]);
+        let yaml = "interactions:\n- request:\n    uri: https://x.example/v1/messages\n    body: '{\"a\":1}'\n  response:\n    status: {code: 200}\n    headers: {Content-Type: [application/json]}\n    body: {string: '[1]'}\n- request:\n    uri: http://localhost:11434/api/chat\n    parsed_body: {a: 1.5}\n  response:\n    body: {string: oops}\n";
+        assert_eq!(
+            told(yaml, TranscriptKind::Cassette),
+            ["anthropic/messages request+response", "ollama/chat request+response_text"]
+        );
+    }
+
+    #[test]
+    fn bare_bodies_are_told_by_their_shape_and_others_are_faults() {
+        let bodies = r#"[{"model":"m","messages":[{"role":"user","content":"x"}]},{"choices":[{"message":{}}]}]"#;
+        assert_eq!(told(bodies, TranscriptKind::Bodies), ["openai/chat request", "openai/chat response"]);
+        let recast = recast(b"{\"x\":1}\n\noops", TranscriptKind::Bodies).unwrap();
+        let faults: Vec<_> = recast.faults.iter().map(|fault| (fault.number, fault.code.name())).collect();
+        assert_eq!(faults, [(1, "ERR_SHAPE"), (3, "ERR_JSON")]);
+        assert_eq!(recast.lines, "\n\n\n");
+    }
+}
