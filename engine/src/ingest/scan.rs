@@ -51,7 +51,8 @@ impl FileScan {
     pub async fn open(source: Source, kind: Option<SourceKind>, mode: Mode) -> Result<FileScan> {
         let now = Utc::now().timestamp_micros();
         let uri = source.uri.clone();
-        let door = Door { ledger: Arc::new(Ledger::default()), kind, limits: ContainerLimits::default(), threads: 0, now };
+        let door =
+            Door { ledger: Arc::new(Ledger::default()), kind, limits: ContainerLimits::default(), threads: 0, now };
         let refused = |error| EngineError::Refused { source_uri: uri.clone(), error };
         let admitted = match door.admit(source).await? {
             Admission::Granted { source, .. } => source,
