@@ -140,9 +140,10 @@ fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
             }
         },
         SourceKind::Frames => Content::Frames(bytes),
-        SourceKind::Blob => Content::Blob(bytes),
+        // What is no container of grains is shown as the damaged grain that it would be.
+        SourceKind::Blob | SourceKind::Transcript(_) => Content::Blob(bytes),
     };
-    let mut morsels = Morsels::new(Arc::new(Admitted { id: String::new(), uri, content }), 0);
+    let mut morsels = Morsels::new(Arc::new(Admitted { id: String::new(), uri, content, refused: Vec::new() }), 0);
     let mut created: Option<(u32, u32)> = None;
     loop {
         match morsels.next(usize::MAX) {

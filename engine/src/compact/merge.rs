@@ -14,9 +14,7 @@ use crate::error::{Context, EngineError, Result};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::lake::LakeLocation;
 use crate::progress::WorkProgress;
-use crate::segment::{
-    ROW_GROUP_ROWS, SegmentFile, SegmentId, SegmentReader, WrittenSegment, grains_properties,
-};
+use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, SegmentReader, WrittenSegment, grains_properties};
 
 /// Rows of an input's batch.
 const BATCH_ROWS: usize = 2_048;
@@ -150,8 +148,7 @@ impl Merge {
             let encoders: Vec<_> = (0..threads).map(|_| scope.spawn(encoder())).collect();
             // Where all encoders have failed, nobody receives.
             drop(receiver);
-            let merged =
-                self.row_groups(rows, |number, batches| sender.send((number, batches)).is_ok());
+            let merged = self.row_groups(rows, |number, batches| sender.send((number, batches)).is_ok());
             drop(sender);
             for encoder in encoders {
                 let encoded = encoder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -165,11 +162,7 @@ impl Merge {
     }
 
     /// Gives the next `rows` rows to `take` as row groups, until that says that it takes no more.
-    fn row_groups(
-        &mut self,
-        rows: u64,
-        mut take: impl FnMut(usize, Vec<RecordBatch>) -> bool,
-    ) -> Result<()> {
+    fn row_groups(&mut self, rows: u64, mut take: impl FnMut(usize, Vec<RecordBatch>) -> bool) -> Result<()> {
         let mut left = rows as usize;
         for number in 0.. {
             let mut group = Vec::new();
