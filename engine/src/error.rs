@@ -56,6 +56,18 @@ pub enum EngineError {
         /// Why it was refused.
         error: gristmill_schemas::error::GrainError,
     },
+    /// A request that can't be read or makes no sense.
+    #[error("{0}")]
+    Request(String),
+    /// What was asked for is against policy.
+    #[error("refused by policy: {0}")]
+    Policy(String),
+    /// A key is missing, wrong, or can't be read.
+    #[error("{0}")]
+    Key(String),
+    /// Something was to be gone and is still there.
+    #[error("{0}")]
+    NotAbsent(String),
     /// The user asked to stop.
     #[error("interrupted; the lake is as it was at the last commit")]
     Interrupted,

@@ -15,6 +15,8 @@
 //! | [`export`] | how do grains leave the lake? |
 //! | [`progress`] | how far is a piece of work? |
 //! | [`text`] | which words has a grain, and how well do they fit a search? |
+//! | [`erase`] | what is held about a person, and how is it removed for good? |
+//! | [`policy`] | who may take a grain out of what is current? |
 //! | [`error`] | what went wrong, and what would the caller do about it? |
 //!
 //! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes come from (connectors).
@@ -22,6 +24,7 @@
 pub mod compact;
 mod crew;
 pub mod describe;
+pub mod erase;
 pub mod error;
 pub mod export;
 pub mod gc;
@@ -31,6 +34,7 @@ pub mod ingest;
 pub mod inspect;
 pub mod lake;
 pub mod progress;
+pub mod policy;
 pub mod segment;
 pub mod text;
 pub mod verify;

@@ -1,0 +1,430 @@
+//! The one selector: does a grain name one of these people, and where?
+//!
+//! It reads the grain itself, never an index. Every string of the payload is looked at, known field or not, key or value,
+//! however deep. Where it stands decides what a match means:
+//!
+//! | place | a match of the whole value | a match of a part |
+//! |---|---|---|
+//! | `user_id`, `subject`, `subject_did`, `entity_id`, the parties | selects | mention |
+//! | `namespace`, tags | selects, also as one segment between colons | mention |
+//! | any other value or key: object, map object, context, input, blocks, unknown fields | selects, if the identifier is distinctive | mention |
+//! | words of closed vocabularies (`role`, `relation` …) | mention | mention |
+//!
+//! A mention begins and ends at the boundary of a word, so that `u-1` isn't found in `u-17`. Cost: one pass over the text,
+//! one look-up per word, whatever the number of people.
+
+use std::collections::{HashMap, HashSet};
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::grain::{Field, Grain, RawValue};
+use rustc_hash::FxBuildHasher;
+
+use super::fold::{Folding, is_word, runs_together};
+use super::reason::{Reason, Reasons};
+use super::request::Request;
+use crate::policy::{Mode, Policy};
+
+/// The number of a person in the request; sessions, consents and addresses that belong to nobody have [`NOBODY`].
+pub type PersonNumber = u32;
+
+/// Stands for selectors that name no person.
+pub const NOBODY: PersonNumber = u32::MAX;
+
+type Map<K, V> = HashMap<K, V, FxBuildHasher>;
+
+/// A compiled request.
+#[derive(Debug)]
+pub struct Matcher {
+    folding: Folding,
+    patterns: Vec<Pattern>,
+    /// Patterns by the first word in them.
+    by_word: Map<Box<str>, Vec<u32>>,
+    /// Patterns of scripts without blanks, and those without any word: looked for everywhere.
+    anywhere: Vec<u32>,
+    /// Numbers in grains are compared too.
+    has_numbers: bool,
+    sessions: Map<String, PersonNumber>,
+    consents: Map<String, PersonNumber>,
+    /// Consents that were withdrawn: they count for grains whose policy says so.
+    withdrawn: HashSet<String, FxBuildHasher>,
+    addresses: Map<[u8; 32], PersonNumber>,
+}
+
+/// One identifier.
+#[derive(Debug)]
+struct Pattern {
+    text: String,
+    person: PersonNumber,
+    /// Bytes before the first word.
+    lead: usize,
+    /// A value that equals it is no coincidence.
+    distinctive: bool,
+    /// Hyphens and underscores next to it belong to the same identifier.
+    joined: bool,
+    is_did: bool,
+}
+
+/// How much of a text an identifier covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cover {
+    Whole,
+    /// All between two colons, or between one and an end.
+    Segment,
+    Part,
+}
+
+/// What was found in one grain.
+#[derive(Debug, Default)]
+pub struct Hits {
+    /// Who, and why.
+    pub people: Vec<(PersonNumber, Reasons)>,
+    /// Values that equal an identifier, as they are written.
+    pub spellings: Vec<String>,
+    folded: String,
+}
+
+impl Hits {
+    /// Forgets what was found.
+    pub fn clear(&mut self) {
+        self.people.clear();
+        self.spellings.clear();
+    }
+
+    fn add(&mut self, person: PersonNumber, reason: Reason) {
+        match self.people.iter_mut().find(|(known, _)| *known == person) {
+            Some((_, reasons)) => reasons.insert(reason),
+            None => self.people.push((person, reason.into())),
+        }
+    }
+}
+
+/// What a match at a place means.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// A field that says who a grain is about.
+    Identity(Reason),
+    /// Colon-separated names.
+    Segments,
+    /// Any value.
+    Value(Reason),
+    /// A word of a vocabulary.
+    Vocabulary,
+    /// Session or run.
+    Session,
+    /// The consent that the grain rests on.
+    Basis,
+}
+
+fn place_of(field: Field) -> Place {
+    match field {
+        Field::UserId => Place::Identity(Reason::UserId),
+        Field::Subject => Place::Identity(Reason::Subject),
+        Field::SubjectDid => Place::Identity(Reason::SubjectDid),
+        Field::EntityId => Place::Identity(Reason::Entity),
+        Field::AuthorDid
+        | Field::OriginDid
+        | Field::ObserverDid
+        | Field::ObserverId
+        | Field::GranteeDid
+        | Field::WitnessDids
+        | Field::DelegateTo
+        | Field::DelegateFrom
+        | Field::AssignedAgent
+        | Field::ReturnTo
+        | Field::ParticipatingObservers
+        | Field::InvalidationInitiator
+        | Field::Owner => Place::Identity(Reason::Party),
+        Field::Namespace | Field::OriginNamespace | Field::AuthorizedNamespaces | Field::StructuralTags => {
+            Place::Segments
+        }
+        Field::Object => Place::Value(Reason::Object),
+        Field::SessionId | Field::RunId => Place::Session,
+        Field::ProcessingBasis => Place::Basis,
+        Field::Type
+        | Field::Relation
+        | Field::SourceType
+        | Field::TemporalType
+        | Field::Role
+        | Field::EpistemicStatus
+        | Field::IdentityState
+        | Field::InvalidationType
+        | Field::ActionPhase
+        | Field::ToolType
+        | Field::ToolName
+        | Field::ExecutionMode
+        | Field::ObserverType
+        | Field::ObservationMode
+        | Field::ObservationScope
+        | Field::GoalState
+        | Field::ExpiryPolicy
+        | Field::Basis
+        | Field::Scope
+        | Field::Jurisdiction
+        | Field::InferenceMethod
+        | Field::StopReason
+        | Field::AllowedTransitions
+        | Field::ModelId
+        | Field::RecallPriority => Place::Vocabulary,
+        _ => Place::Value(Reason::Value),
+    }
+}
+
+/// Letters and digits from which on an identifier is distinctive, if it isn't a mere number.
+const DISTINCTIVE: usize = 4;
+
+/// Digits from which on a mere number is distinctive: telephone and account numbers are, ages and amounts aren't.
+const DISTINCTIVE_DIGITS: usize = 7;
+
+impl Matcher {
+    /// Compiles `request`.
+    pub fn new(request: &Request) -> Matcher {
+        let mut matcher = Matcher {
+            folding: request.folding,
+            patterns: Vec::new(),
+            by_word: Map::default(),
+            anywhere: Vec::new(),
+            has_numbers: false,
+            sessions: Map::default(),
+            consents: Map::default(),
+            withdrawn: HashSet::default(),
+            addresses: Map::default(),
+        };
+        for (number, person) in request.people.iter().enumerate() {
+            let number = number as PersonNumber;
+            person.identifiers.iter().for_each(|identifier| matcher.add(identifier, number));
+            let sessions = person.sessions.iter().map(|session| (request.folding.folded(session), number));
+            matcher.sessions.extend(sessions);
+        }
+        matcher.consents.extend(request.consents.iter().map(|consent| (consent.to_string(), NOBODY)));
+        matcher.addresses.extend(request.addresses.iter().map(|address| (*address.as_bytes(), NOBODY)));
+        matcher
+    }
+
+    fn add(&mut self, identifier: &str, person: PersonNumber) {
+        let text = self.folding.folded(identifier);
+        if text.is_empty() || self.patterns.iter().any(|known| known.person == person && known.text == text) {
+            return;
+        }
+        let number = self.patterns.len() as u32;
+        let word = words(&text).next().map(|(start, word)| (start, Box::<str>::from(word)));
+        let counted = text.chars().filter(|letter| is_word(*letter)).count();
+        let digits_only = text.chars().all(|letter| !letter.is_alphabetic());
+        let ideographs = text.chars().any(runs_together);
+        let enough = if digits_only { DISTINCTIVE_DIGITS } else { DISTINCTIVE };
+        self.has_numbers |= text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        let id_like = text.chars().any(|letter| letter.is_numeric() || matches!(letter, '-' | '_' | ':' | '@'));
+        match &word {
+            Some((_, word)) if !ideographs => self.by_word.entry(word.clone()).or_default().push(number),
+            _ => self.anywhere.push(number),
+        }
+        self.patterns.push(Pattern {
+            person,
+            lead: word.map_or(0, |(start, _)| start),
+            distinctive: counted >= enough || ideographs && counted >= 2,
+            joined: id_like,
+            is_did: text.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("did:")),
+            text,
+        });
+    }
+
+    /// Adds consents that were found to be withdrawn; grains whose policy is `consent_cascade` go with them (§23.2).
+    pub fn add_withdrawn(&mut self, consents: impl IntoIterator<Item = String>) {
+        self.withdrawn.extend(consents);
+    }
+
+    /// Identifiers too short or plain to be looked for in text, with the number of their person.
+    pub fn indistinct(&self) -> impl Iterator<Item = (&str, PersonNumber)> {
+        self.patterns.iter().filter(|pattern| !pattern.distinctive).map(|pattern| (&*pattern.text, pattern.person))
+    }
+
+    /// How many identifiers it looks for.
+    pub fn identifiers(&self) -> usize {
+        self.patterns.len()
+    }
+
+    /// True if it looks for nothing inside of grains but addresses.
+    pub fn only_addresses(&self) -> bool {
+        self.patterns.is_empty()
+            && self.sessions.is_empty()
+            && self.consents.is_empty()
+            && self.withdrawn.is_empty()
+    }
+
+    /// Adds to `hits` if the request names `address`.
+    pub fn address(&self, address: &ContentAddress, hits: &mut Hits) {
+        if let Some(person) = self.addresses.get(address.as_bytes()) {
+            hits.add(*person, Reason::Address);
+        }
+    }
+
+    /// Adds to `hits` who `grain`, signed by `signer`, is of.
+    pub fn find(&self, grain: &Grain<'_>, signer: Option<&str>, hits: &mut Hits) {
+        if self.only_addresses() {
+            return;
+        }
+        for (field, value) in grain.known() {
+            self.value(place_of(*field), value, hits);
+        }
+        for (key, value) in grain.unknown() {
+            self.text(Place::Value(Reason::Value), key, hits);
+            self.value(Place::Value(Reason::Value), value, hits);
+        }
+        if let Some(signer) = signer {
+            self.text(Place::Identity(Reason::Party), signer, hits);
+        }
+        if let Some(basis) = grain.text(Field::ProcessingBasis).filter(|_| !self.withdrawn.is_empty())
+            && self.withdrawn.contains(basis.strip_prefix("sha256:").unwrap_or(basis))
+            && Policy::of(grain).mode == Mode::ConsentCascade
+        {
+            hits.add(NOBODY, Reason::Consent);
+        }
+    }
+
+    fn value(&self, place: Place, value: &RawValue<'_>, hits: &mut Hits) {
+        // Inside a map the name of the field says no more whom a value is about.
+        let inner = match place {
+            Place::Value(Reason::Object) => Place::Value(Reason::Value),
+            place => place,
+        };
+        match value {
+            RawValue::Text(text) => self.text(place, text, hits),
+            RawValue::Array(encoded) => encoded.items().for_each(|item| self.value(place, &item, hits)),
+            RawValue::Map(encoded) => encoded.entries().for_each(|(key, value)| {
+                self.text(inner, key, hits);
+                self.value(inner, &value, hits);
+            }),
+            RawValue::Bytes(bytes) => self.bytes(bytes, Reason::Mention, hits),
+            RawValue::Int(number) if self.has_numbers => self.text(place, &number.to_string(), hits),
+            RawValue::BigInt(number) if self.has_numbers => self.text(place, &number.to_string(), hits),
+            _ => {}
+        }
+    }
+
+    /// Looks for identifiers in bytes that may hold text anywhere.
+    pub fn bytes(&self, bytes: &[u8], reason: Reason, hits: &mut Hits) {
+        let mut found = Vec::new();
+        let mut folded = std::mem::take(&mut hits.folded);
+        for chunk in bytes.utf8_chunks() {
+            self.folding.fold(chunk.valid(), &mut folded);
+            self.occurrences(&folded, |pattern, _| {
+                if pattern.distinctive {
+                    found.push(pattern.person);
+                }
+            });
+        }
+        hits.folded = folded;
+        found.into_iter().for_each(|person| hits.add(person, reason));
+    }
+
+    /// True if `text` names somebody distinctively: as a whole or as a mention.
+    pub fn names_somebody(&self, text: &str, hits: &mut Hits) -> bool {
+        hits.clear();
+        self.text(Place::Identity(Reason::Party), text, hits);
+        !hits.people.is_empty()
+    }
+
+    fn text(&self, place: Place, text: &str, hits: &mut Hits) {
+        match place {
+            Place::Basis => {
+                if let Some(person) = self.consents.get(text.strip_prefix("sha256:").unwrap_or(text)) {
+                    hits.add(*person, Reason::Consent);
+                }
+                return;
+            }
+            Place::Session if !self.sessions.is_empty() => {
+                if let Some(person) = self.sessions.get(&self.folding.folded(text)) {
+                    hits.add(*person, Reason::Session);
+                }
+            }
+            _ => {}
+        }
+        let mut folded = std::mem::take(&mut hits.folded);
+        self.folding.fold(text, &mut folded);
+        let mut whole = false;
+        self.occurrences(&folded, |pattern, cover| {
+            if let Some(reason) = meaning(place, pattern, cover) {
+                whole |= cover == Cover::Whole && !matches!(reason, Reason::Mention | Reason::Ambiguous);
+                hits.add(pattern.person, reason);
+            }
+        });
+        hits.folded = folded;
+        if whole {
+            hits.spellings.push(text.to_owned());
+        }
+    }
+
+    /// Calls `found` for every identifier that stands in `text`, which is folded.
+    fn occurrences(&self, text: &str, mut found: impl FnMut(&Pattern, Cover)) {
+        let pattern = |number: &u32| self.patterns.get(*number as usize);
+        if !self.by_word.is_empty() {
+            for (start, word) in words(text) {
+                for pattern in self.by_word.get(word).into_iter().flatten().filter_map(pattern) {
+                    if let Some(start) = start.checked_sub(pattern.lead)
+                        && let Some(cover) = pattern.covers(text, start)
+                    {
+                        found(pattern, cover);
+                    }
+                }
+            }
+        }
+        for pattern in self.anywhere.iter().filter_map(pattern) {
+            if let Some(start) = text.find(&pattern.text) {
+                let whole = start == 0 && text.len() == pattern.text.len();
+                found(pattern, if whole { Cover::Whole } else { Cover::Part });
+            }
+        }
+    }
+}
+
+/// What it means that `pattern` covers so much of a text at `place`.
+fn meaning(place: Place, pattern: &Pattern, cover: Cover) -> Option<Reason> {
+    let mention = pattern.distinctive.then_some(Reason::Mention);
+    match (place, cover) {
+        (Place::Identity(reason), Cover::Whole) => Some(reason),
+        (Place::Segments, Cover::Whole | Cover::Segment) if pattern.distinctive => Some(Reason::Namespace),
+        (Place::Segments, Cover::Whole | Cover::Segment) => Some(Reason::Ambiguous),
+        (Place::Value(reason), Cover::Whole) if pattern.distinctive => Some(reason),
+        (Place::Value(_), Cover::Whole) => Some(Reason::Ambiguous),
+        _ => mention,
+    }
+}
+
+impl Pattern {
+    /// How much of `text` it covers where it begins at `start`; `None` if it doesn't stand there by itself.
+    fn covers(&self, text: &str, start: usize) -> Option<Cover> {
+        let rest = text.get(start..)?.strip_prefix(&*self.text)?;
+        let before = text.get(..start)?;
+        if before.is_empty() && (rest.is_empty() || self.is_did && rest.starts_with(['#', '/', '?', ';'])) {
+            return Some(Cover::Whole);
+        }
+        let opens = before.is_empty() || !self.goes_on(&mut before.chars().rev());
+        let closes = rest.is_empty() || !self.goes_on(&mut rest.chars());
+        if !opens || !closes {
+            return None;
+        }
+        let segment = (before.is_empty() || before.ends_with(':')) && (rest.is_empty() || rest.starts_with(':'));
+        Some(if segment { Cover::Segment } else { Cover::Part })
+    }
+
+    /// True if the letters next to it belong to the same word or identifier.
+    fn goes_on(&self, letters: &mut dyn Iterator<Item = char>) -> bool {
+        match letters.next() {
+            Some('-' | '_') if self.joined => letters.next().is_some_and(is_word),
+            Some(letter) => is_word(letter),
+            None => false,
+        }
+    }
+}
+
+/// The words of `text` and where each begins.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let rest = text.get(from..)?;
+        let start = from + rest.find(is_word)?;
+        let tail = text.get(start..)?;
+        let end = start + tail.find(|letter| !is_word(letter)).unwrap_or(tail.len());
+        from = end;
+        Some((start, text.get(start..end)?))
+    })
+}

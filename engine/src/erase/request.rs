@@ -1,0 +1,202 @@
+//! What a request names: people by their identifiers, sessions, consents, addresses.
+
+use std::collections::BTreeSet;
+
+use gristmill_schemas::address::ContentAddress;
+
+use super::fold::Folding;
+use crate::error::{Context, EngineError, Result};
+
+/// One person, by all the identifiers that the request gives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Person {
+    /// User ids, names, DIDs, addresses of mail: whatever a grain may call the person.
+    pub identifiers: BTreeSet<String>,
+    /// Session and run ids.
+    pub sessions: BTreeSet<String>,
+}
+
+/// Which grains beyond those that name a person as such are selected too, not just reported.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Grains whose text mentions the person.
+    pub text_mentions: bool,
+    /// Grains that were derived from selected ones, however far down.
+    pub derived: bool,
+    /// Grains that refer to selected ones in any other way.
+    pub related: bool,
+}
+
+/// What to look for. Disclosure and erasure take the same request and find the same.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// The people.
+    pub people: Vec<Person>,
+    /// Consents; every grain that was made on their basis is meant (§8.10).
+    pub consents: Vec<ContentAddress>,
+    /// True if grains are meant whose policy is `consent_cascade` and whose consent was withdrawn (§23.2).
+    pub withdrawn: bool,
+    /// Single grains.
+    pub addresses: Vec<ContentAddress>,
+    /// What else is selected.
+    pub extent: Extent,
+    /// How spellings are compared.
+    pub folding: Folding,
+    /// What has been approved, for grains whose `retention_policy.deletion_requires` asks for it.
+    pub approvals: Vec<String>,
+}
+
+/// People in one request at most.
+const PEOPLE: usize = 1_000_000;
+
+/// Columns of a file of people, and whether each holds sessions.
+const COLUMNS: [(&str, bool); 12] = [
+    ("user", false),
+    ("user_id", false),
+    ("subject", false),
+    ("did", false),
+    ("subject_did", false),
+    ("name", false),
+    ("email", false),
+    ("phone", false),
+    ("entity_id", false),
+    ("session", true),
+    ("session_id", true),
+    ("run_id", true),
+];
+
+impl Request {
+    /// True if it names nobody and nothing.
+    pub fn is_empty(&self) -> bool {
+        self.people.is_empty() && self.consents.is_empty() && self.addresses.is_empty() && !self.withdrawn
+    }
+
+    /// Adds the people of a CSV file: one a line. The header names the columns (`user`, `subject`, `did`, `name`, `email`,
+    /// `phone`, `entity_id`, `session`, `run_id`); several values in a cell are separated by `|`. Without such a header
+    /// every line is one identifier.
+    ///
+    /// # Errors
+    /// [`EngineError::Request`] if a line can't be read, or there are too many.
+    pub fn add_people(&mut self, csv: &str) -> Result<()> {
+        let mut lines = csv.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let Some((_, first)) = lines.clone().next() else {
+            return Ok(());
+        };
+        let header: Vec<_> = cells(first).map_err(|what| fault(1, what))?;
+        let columns: Option<Vec<bool>> = header
+            .iter()
+            .map(|cell| {
+                COLUMNS.iter().find(|(name, _)| cell.trim().eq_ignore_ascii_case(name)).map(|(_, session)| *session)
+            })
+            .collect();
+        if columns.is_some() {
+            lines.next();
+        }
+        for (number, line) in lines {
+            let person = match &columns {
+                Some(columns) => person_of(&cells(line).map_err(|what| fault(number + 1, what))?, columns),
+                None => Person { identifiers: [line.trim().to_owned()].into(), ..Person::default() },
+            };
+            if self.people.len() == PEOPLE {
+                return Err(EngineError::Request(format!("more than {PEOPLE} people in one request")));
+            }
+            if person != Person::default() {
+                self.people.push(person);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the addresses of a file: one a line.
+    ///
+    /// # Errors
+    /// [`EngineError::Request`] if a line is none.
+    pub fn add_addresses(&mut self, text: &str) -> Result<()> {
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let address = line.trim().parse().map_err(|error| fault(number + 1, format!("{error}")))?;
+            self.addresses.push(address);
+        }
+        Ok(())
+    }
+
+    /// The request in one canonical text: equal requests have equal texts. It names people; only its keyed hash may be kept.
+    ///
+    /// # Errors
+    /// None that a request can cause.
+    pub fn canonical(&self) -> Result<String> {
+        let people: BTreeSet<_> = self.people.iter().map(|person| (&person.identifiers, &person.sessions)).collect();
+        let consents: BTreeSet<_> = self.consents.iter().map(ToString::to_string).collect();
+        let addresses: BTreeSet<_> = self.addresses.iter().map(ToString::to_string).collect();
+        let Extent { text_mentions, derived, related } = self.extent;
+        let exact = self.folding == Folding::Exact;
+        let whole = (people, consents, addresses, self.withdrawn, (text_mentions, derived, related, exact));
+        serde_json::to_string(&whole).file("can't write", "the request")
+    }
+}
+
+fn person_of(cells: &[String], columns: &[bool]) -> Person {
+    let mut person = Person::default();
+    for (cell, session) in cells.iter().zip(columns) {
+        let values = cell.split('|').map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned);
+        match session {
+            true => person.sessions.extend(values),
+            false => person.identifiers.extend(values),
+        }
+    }
+    person
+}
+
+fn fault(line: usize, what: impl Into<String>) -> EngineError {
+    EngineError::Request(format!("line {line}: {}", what.into()))
+}
+
+/// The cells of one line of CSV; a quoted cell may hold commas and doubled quotes.
+fn cells(line: &str) -> Result<Vec<String>, &'static str> {
+    let mut cells = vec![String::new()];
+    let mut quoted = false;
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let last = cells.last_mut().ok_or("no cell")?;
+        match letter {
+            '"' if quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                last.push('"');
+            }
+            '"' if quoted || last.is_empty() => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            other => last.push(other),
+        }
+    }
+    if quoted { Err("a quote isn't closed") } else { Ok(cells) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_people_is_read_by_its_header() {
+        let mut request = Request::default();
+        request.add_people("user,name,session\nu-1,\"Smith, Anna|Anna S.\",s-1\n\nu-2,,\n").unwrap();
+        assert_eq!(request.people.len(), 2);
+        let names: Vec<_> = request.people[0].identifiers.iter().map(String::as_str).collect();
+        assert_eq!(names, ["Anna S.", "Smith, Anna", "u-1"]);
+        assert!(request.people[0].sessions.contains("s-1"));
+    }
+
+    #[test]
+    fn without_a_header_every_line_is_an_identifier() {
+        let mut request = Request::default();
+        request.add_people("alice\nSmith, Anna\n").unwrap();
+        assert_eq!(request.people.len(), 2);
+        assert!(request.people[1].identifiers.contains("Smith, Anna"));
+    }
+
+    #[test]
+    fn a_damaged_line_is_named() {
+        let error = Request::default().add_people("user\n\"u-1\n").unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+        let error = Request::default().add_addresses("abc").unwrap_err().to_string();
+        assert!(error.contains("line 1"), "{error}");
+    }
+}

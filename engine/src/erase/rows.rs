@@ -1,0 +1,209 @@
+//! Reading segments: all rows, single rows, or the links of all rows, on all cores, a row group at a time.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::Field;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+};
+use rayon::prelude::*;
+
+use crate::error::{Context, Result};
+use crate::lake::Lake;
+use crate::segment::MappedFile;
+
+/// A Parquet file of the lake that can be read by many threads.
+#[derive(Clone)]
+pub(super) struct OpenFile {
+    bytes: MappedFile,
+    metadata: ArrowReaderMetadata,
+    name: String,
+}
+
+/// Rows that are read at a time.
+const BATCH_ROWS: usize = 1_024;
+
+impl OpenFile {
+    /// Opens the lake's file `path`.
+    pub(super) async fn open(lake: &Lake, path: &object_store::path::Path) -> Result<OpenFile> {
+        let bytes = MappedFile(Arc::new(lake.location().read(path).await?));
+        let metadata = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new()).file("can't read", path)?;
+        Ok(OpenFile { bytes, metadata, name: path.to_string() })
+    }
+
+    /// Bytes of the file.
+    pub(super) fn size(&self) -> u64 {
+        self.bytes.as_ref().len() as u64
+    }
+
+    /// Rows of each row group.
+    pub(super) fn row_groups(&self) -> Vec<usize> {
+        self.metadata.metadata().row_groups().iter().map(|group| group.num_rows().max(0) as usize).collect()
+    }
+
+    /// Calls `job` for every batch of every row group, row groups side by side; answers what it gave, in order. `job` gets
+    /// the number of the batch's first row in the file.
+    pub(super) fn each<T: Send>(
+        &self,
+        columns: Option<&[&str]>,
+        job: impl Fn(u32, &RecordBatch) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let mut first = 0;
+        let starts: Vec<usize> = self
+            .row_groups()
+            .iter()
+            .map(|rows| {
+                first += rows;
+                first - rows
+            })
+            .collect();
+        let groups: Vec<Vec<T>> = starts
+            .into_par_iter()
+            .enumerate()
+            .map(|(group, start)| {
+                let mut at = start as u32;
+                let mut out = Vec::new();
+                for batch in self.reader(columns, Some(group), None)? {
+                    let batch = batch.file("can't read", &self.name)?;
+                    out.push(job(at, &batch)?);
+                    at += batch.num_rows() as u32;
+                }
+                Ok(out)
+            })
+            .collect::<Result<_>>()?;
+        Ok(groups.into_iter().flatten().collect())
+    }
+
+    /// The batches of one row group, or of the rows `selection`, or of all.
+    pub(super) fn reader(
+        &self,
+        columns: Option<&[&str]>,
+        group: Option<usize>,
+        selection: Option<RowSelection>,
+    ) -> Result<parquet::arrow::arrow_reader::ParquetRecordBatchReader> {
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), self.metadata.clone());
+        let mut builder = builder.with_batch_size(BATCH_ROWS);
+        if let Some(columns) = columns {
+            let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+            builder = builder.with_projection(mask);
+        }
+        if let Some(group) = group {
+            builder = builder.with_row_groups(vec![group]);
+        }
+        if let Some(selection) = selection {
+            builder = builder.with_row_selection(selection);
+        }
+        builder.build().file("can't read", &self.name)
+    }
+
+    /// The rows `wanted` (ascending), with `columns`.
+    pub(super) fn pick(&self, columns: &[&str], wanted: &[u32]) -> Result<Vec<RecordBatch>> {
+        let mut selectors = Vec::new();
+        let mut at = 0;
+        for row in wanted.iter().map(|row| *row as usize) {
+            if row > at {
+                selectors.push(RowSelector::skip(row - at));
+            }
+            selectors.push(RowSelector::select(1));
+            at = row + 1;
+        }
+        let reader = self.reader(Some(columns), None, Some(selectors.into()))?;
+        reader.map(|batch| batch.file("can't read", &self.name)).collect()
+    }
+
+    /// The Arrow schema of the file.
+    pub(super) fn schema(&self) -> arrow::datatypes::SchemaRef {
+        Arc::clone(self.metadata.schema())
+    }
+}
+
+/// A text column of a batch; empty where the file doesn't have it so.
+pub(super) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a StringArray> {
+    batch.column_by_name(name)?.as_string_opt::<i32>()
+}
+
+/// The text of `row`, if it has one.
+pub(super) fn text_at(column: Option<&StringArray>, row: usize) -> Option<&str> {
+    column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
+}
+
+/// The address of `row` in a column of addresses.
+pub(super) fn address_at(column: Option<&StringArray>, row: usize) -> Option<ContentAddress> {
+    text_at(column, row).and_then(|text| text.parse().ok())
+}
+
+/// How one grain refers to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// `derived_from`.
+    DerivedFrom,
+    /// Its content comes from the other: provenance, premises, a disclosed copy.
+    Source,
+    /// Any other reference.
+    Reference,
+}
+
+/// The columns that hold addresses of other grains.
+const LINKS: [(&str, Link); 15] = [
+    (Field::DerivedFrom.name(), Link::DerivedFrom),
+    (Field::ProvenanceChain.name(), Link::Source),
+    (Field::Premises.name(), Link::Source),
+    (Field::DisclosureOf.name(), Link::Source),
+    (Field::RelatedTo.name(), Link::Reference),
+    (Field::ParentMessageId.name(), Link::Reference),
+    (Field::ParentGoals.name(), Link::Reference),
+    (Field::SatisfactionEvidence.name(), Link::Reference),
+    (Field::DependsOn.name(), Link::Reference),
+    (Field::OutputGrain.name(), Link::Reference),
+    (Field::PriorConsent.name(), Link::Reference),
+    (Field::DissentGrains.name(), Link::Reference),
+    (Field::ContextGrains.name(), Link::Reference),
+    (Field::RollbackOnFailure.name(), Link::Reference),
+    (IdentityColumn::Supersedes.name(), Link::Reference),
+];
+
+/// The names of the link columns.
+pub(super) fn link_columns() -> Vec<&'static str> {
+    LINKS.iter().map(|(name, _)| *name).collect()
+}
+
+/// Calls `found` with the row, kind and target of every link in `batch`.
+pub(super) fn links(batch: &RecordBatch, mut found: impl FnMut(usize, Link, ContentAddress)) {
+    for (name, link) in LINKS {
+        let Some(column) = batch.column_by_name(name).filter(|column| column.null_count() < column.len()) else {
+            continue;
+        };
+        each_text(column, |row, text| {
+            if let Ok(target) = text.strip_prefix("sha256:").unwrap_or(text).parse() {
+                found(row, link, target);
+            }
+        });
+    }
+}
+
+/// Every text in a column of texts, of lists of texts, or of lists of structs whose texts are addresses.
+fn each_text(column: &ArrayRef, mut found: impl FnMut(usize, &str)) {
+    if let Some(texts) = column.as_string_opt::<i32>() {
+        (0..texts.len()).filter(|row| texts.is_valid(*row)).for_each(|row| found(row, texts.value(row)));
+        return;
+    }
+    let Some(lists) = column.as_list_opt::<i32>() else {
+        return;
+    };
+    let members: Vec<&StringArray> = match lists.values().as_struct_opt() {
+        Some(items) => items.columns().iter().filter_map(|member| member.as_string_opt::<i32>()).collect(),
+        None => lists.values().as_string_opt::<i32>().into_iter().collect(),
+    };
+    for (row, bounds) in lists.value_offsets().windows(2).enumerate() {
+        let &[start, end] = bounds else { continue };
+        for member in &members {
+            for item in (start as usize..end as usize).filter(|item| member.is_valid(*item)) {
+                found(row, member.value(item));
+            }
+        }
+    }
+}

@@ -1,0 +1,633 @@
+//! The survey: every grain and every refused part of a lake that a request is about, with why, and whether it may go.
+//!
+//! Disclosure and erasure both begin here, so that they can't differ. Memory is bounded by what is found, not by the lake:
+//! a segment is read a batch at a time. The steps:
+//!
+//! 1. every blob is decoded and matched; the sessions of the people and the protections that reach other grains are noted;
+//! 2. sessions that belong to a person alone bring in their other grains;
+//! 3. links bring in what was derived from, or refers to, what was found;
+//! 4. protections that reach derived grains or the supersession chain are applied;
+//! 5. refused input is decoded and matched.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Mode as Reading, Payload};
+use rustc_hash::FxBuildHasher;
+
+use super::matcher::{Hits, Matcher, NOBODY, PersonNumber};
+use super::reason::{Bar, Judge, Reason, Reasons};
+use super::request::{Extent, Request};
+use super::rows::{Link, OpenFile, address_at, link_columns, links, text_at, texts};
+use crate::error::{Context, Result};
+use crate::lake::{Lake, Segment};
+use crate::policy::{Mode, Policy};
+
+/// A grain that was found.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Its name.
+    pub address: ContentAddress,
+    /// The number of its segment in [`Survey::segments`].
+    pub segment: u32,
+    /// Its row there.
+    pub row: u32,
+    /// The first of the people that it is of.
+    pub person: PersonNumber,
+    /// Why it was found.
+    pub reasons: Reasons,
+    /// Why it stays; `None` if it is to be erased.
+    pub bar: Option<Bar>,
+    /// The type byte of its header.
+    pub type_byte: u8,
+    /// Bytes of its blob.
+    pub size: u32,
+}
+
+/// A refused part of a source that was found.
+#[derive(Debug, Clone)]
+pub struct FoundReject {
+    /// The data file of `rejects`.
+    pub file: String,
+    /// Its row there.
+    pub row: u32,
+    /// The first of the people that it is of.
+    pub person: PersonNumber,
+    /// Why it was found.
+    pub reasons: Reasons,
+    /// Why it stays.
+    pub bar: Option<Bar>,
+    /// The SHA-256 of its bytes: the address that it would have as a grain.
+    pub address: ContentAddress,
+}
+
+/// What a request is about.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The segments that were looked at, in the order of their names.
+    pub segments: Vec<Segment>,
+    /// The grains that were found, by segment and row.
+    pub grains: Vec<Found>,
+    /// The refused parts that were found.
+    pub rejects: Vec<FoundReject>,
+    /// Values that equal an identifier, as they are written, and how often.
+    pub spellings: BTreeMap<String, u64>,
+    /// Grains that were read.
+    pub grains_read: u64,
+    /// Bytes of the segments that were read.
+    pub bytes_read: u64,
+    /// Encrypted or undecodable grains: nobody can tell whom they are about.
+    pub unsearchable: u64,
+    /// Identifiers that are too short or plain to be looked for in text.
+    pub indistinct: Vec<String>,
+}
+
+/// Different spellings that are kept.
+const SPELLINGS: usize = 10_000;
+
+/// Hops of an ancestry that protections and derivations are followed over (§23.6).
+const HOPS: usize = 16;
+
+type Place = (u32, u32);
+type Map<K, V> = HashMap<K, V, FxBuildHasher>;
+
+impl Survey {
+    /// Surveys `lake`, at the versions that its tables see.
+    ///
+    /// # Errors
+    /// [`crate::error::EngineError::File`] if a segment can't be read.
+    pub async fn of(lake: &Lake, request: &Request, now: i64, pool: Arc<rayon::ThreadPool>) -> Result<Survey> {
+        let mut surveyor = Surveyor {
+            lake,
+            request,
+            matcher: Arc::new(Matcher::new(request)),
+            now,
+            pool,
+            found: Map::default(),
+            survey: Survey { segments: lake.segments()?, ..Survey::default() },
+        };
+        surveyor.run().await?;
+        Ok(surveyor.survey)
+    }
+
+    /// The grains that are to be erased.
+    pub fn selected(&self) -> impl Iterator<Item = &Found> {
+        self.grains.iter().filter(|found| found.bar.is_none())
+    }
+
+    /// The refused parts that are to be erased.
+    pub fn selected_rejects(&self) -> impl Iterator<Item = &FoundReject> {
+        self.rejects.iter().filter(|found| found.bar.is_none())
+    }
+
+    /// The rows to be erased of each segment that has any, ascending.
+    pub fn rows_by_segment(&self) -> BTreeMap<u32, Vec<u32>> {
+        let mut rows: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        self.selected().for_each(|found| rows.entry(found.segment).or_default().push(found.row));
+        rows.values_mut().for_each(|rows| rows.sort_unstable());
+        rows
+    }
+}
+
+struct Surveyor<'a> {
+    lake: &'a Lake,
+    request: &'a Request,
+    matcher: Arc<Matcher>,
+    now: i64,
+    pool: Arc<rayon::ThreadPool>,
+    found: Map<Place, Found>,
+    survey: Survey,
+}
+
+/// What one batch of a segment gave.
+#[derive(Default)]
+struct Glance {
+    found: Vec<Found>,
+    spellings: Vec<String>,
+    /// Sessions and runs in which a person is the data subject.
+    sessions: Vec<(String, PersonNumber)>,
+    /// Held grains whose protection reaches others: derived, chain.
+    protecting: Vec<(ContentAddress, bool, bool)>,
+    grains: u64,
+    unsearchable: u64,
+}
+
+const BLOB_COLUMNS: [&str; 4] = [
+    IdentityColumn::ContentAddress.name(),
+    IdentityColumn::Blob.name(),
+    IdentityColumn::SignerDid.name(),
+    IdentityColumn::Envelope.name(),
+];
+
+impl Surveyor<'_> {
+    async fn run(&mut self) -> Result<()> {
+        if self.request.withdrawn {
+            let withdrawn = self.withdrawn_consents().await?;
+            let mut matcher = Matcher::new(self.request);
+            matcher.add_withdrawn(withdrawn);
+            self.matcher = Arc::new(matcher);
+        }
+        self.survey.indistinct = self.matcher.indistinct().map(|(text, _)| text.to_owned()).collect();
+        let mut sessions = Map::default();
+        let mut protecting = Vec::new();
+        for number in 0..self.survey.segments.len() {
+            for glance in self.glance(number).await? {
+                self.survey.grains_read += glance.grains;
+                self.survey.unsearchable += glance.unsearchable;
+                for spelling in glance.spellings {
+                    if self.survey.spellings.len() < SPELLINGS || self.survey.spellings.contains_key(&spelling) {
+                        *self.survey.spellings.entry(spelling).or_default() += 1;
+                    }
+                }
+                self.found.extend(glance.found.into_iter().map(|found| ((found.segment, found.row), found)));
+                sessions.extend(glance.sessions);
+                protecting.extend(glance.protecting);
+            }
+        }
+        self.follow_sessions(&sessions).await?;
+        self.decide();
+        self.follow_links().await?;
+        self.apply_protections(protecting).await?;
+        self.survey.grains = std::mem::take(&mut self.found).into_values().collect();
+        self.survey.grains.sort_unstable_by_key(|found| (found.segment, found.row));
+        self.survey.rejects = self.look_at_rejects().await?;
+        Ok(())
+    }
+
+    async fn open(&self, number: usize) -> Result<Option<OpenFile>> {
+        let Some(segment) = self.survey.segments.get(number) else {
+            return Ok(None);
+        };
+        OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await.map(Some)
+    }
+
+    /// Runs `job` on the threads of the survey.
+    async fn on_cores<T: Send + 'static>(&self, job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let pool = Arc::clone(&self.pool);
+        tokio::task::spawn_blocking(move || pool.install(job)).await.file("can't finish", "a survey")?
+    }
+
+    async fn glance(&mut self, number: usize) -> Result<Vec<Glance>> {
+        let Some(file) = self.open(number).await? else {
+            return Ok(Vec::new());
+        };
+        self.survey.bytes_read += file.size();
+        let (matcher, now, approvals) = (Arc::clone(&self.matcher), self.now, self.request.approvals.clone());
+        self.on_cores(move || {
+            let judge = Judge { now, approvals: &approvals };
+            file.each(Some(&BLOB_COLUMNS), |first, batch| {
+                let rows = (first..).zip(0..batch.num_rows());
+                Ok(glance(number as u32, rows, batch, &matcher, &judge, false))
+            })
+        })
+        .await
+    }
+
+    /// Grains of sessions in which a person is the data subject and that name no data subject themselves.
+    async fn follow_sessions(&mut self, sessions: &Map<String, PersonNumber>) -> Result<()> {
+        if sessions.is_empty() {
+            return Ok(());
+        }
+        let sessions = Arc::new(sessions.clone());
+        let mut shared: HashSet<String> = HashSet::new();
+        let mut candidates: Vec<(Place, String)> = Vec::new();
+        for number in 0..self.survey.segments.len() {
+            let Some(file) = self.open(number).await? else { continue };
+            let (sessions, matcher) = (Arc::clone(&sessions), Arc::clone(&self.matcher));
+            let glances = self
+                .on_cores(move || {
+                    let columns = [Field::UserId.name(), Field::SessionId.name(), Field::RunId.name()];
+                    file.each(Some(&columns), |first, batch| Ok(members(first, batch, &sessions, &matcher)))
+                })
+                .await?;
+            for (others, unnamed) in glances {
+                shared.extend(others);
+                candidates.extend(unnamed.into_iter().map(|(row, session)| ((number as u32, row), session)));
+            }
+        }
+        let mut wanted: Map<Place, (PersonNumber, Reason)> = Map::default();
+        for (place, session) in candidates {
+            let reason = if shared.contains(&session) { Reason::SharedSession } else { Reason::OwnSession };
+            wanted.insert(place, (sessions.get(&session).copied().unwrap_or(NOBODY), reason));
+        }
+        self.bring_in(wanted).await.map(|_| ())
+    }
+
+    /// Adds rows that were found by something else than their own content; answers the addresses of those that are new.
+    async fn bring_in(&mut self, wanted: Map<Place, (PersonNumber, Reason)>) -> Result<Vec<ContentAddress>> {
+        let mut unread: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (place, (_, reason)) in &wanted {
+            match self.found.get_mut(place) {
+                Some(found) => found.reasons.insert(*reason),
+                None => unread.entry(place.0).or_default().push(place.1),
+            }
+        }
+        let mut fresh = Vec::new();
+        for (number, mut rows) in unread {
+            rows.sort_unstable();
+            let Some(file) = self.open(number as usize).await? else { continue };
+            let (now, approvals) = (self.now, self.request.approvals.clone());
+            let matcher = Arc::clone(&self.matcher);
+            let glances = self
+                .on_cores(move || {
+                    let judge = Judge { now, approvals: &approvals };
+                    let mut places = rows.iter().copied();
+                    let batches = file.pick(&BLOB_COLUMNS, &rows)?;
+                    let mut out = Vec::new();
+                    for batch in &batches {
+                        let rows: Vec<u32> = places.by_ref().take(batch.num_rows()).collect();
+                        let rows = rows.into_iter().zip(0..batch.num_rows());
+                        out.push(glance(number, rows, batch, &matcher, &judge, true));
+                    }
+                    Ok(out)
+                })
+                .await?;
+            for mut found in glances.into_iter().flat_map(|glance| glance.found) {
+                let place = (found.segment, found.row);
+                if let Some((person, reason)) = wanted.get(&place) {
+                    found.person = *person;
+                    found.reasons.insert(*reason);
+                }
+                fresh.push(found.address);
+                self.found.insert(place, found);
+            }
+        }
+        self.decide();
+        Ok(fresh)
+    }
+
+    /// Bars what was found only for reasons that the request doesn't select by.
+    fn decide(&mut self) {
+        let extent = self.request.extent;
+        for found in self.found.values_mut() {
+            let selected = selects(found.reasons, extent);
+            match &found.bar {
+                None if !selected => found.bar = Some(Bar::NotSelected),
+                Some(Bar::NotSelected) if selected => found.bar = None,
+                _ => {}
+            }
+        }
+    }
+
+    /// Follows links to what was found, derivations as far as they go.
+    async fn follow_links(&mut self) -> Result<()> {
+        let is_root = |found: &&Found| selects(found.reasons, self.request.extent);
+        let mut frontier: Map<ContentAddress, PersonNumber> =
+            self.found.values().filter(is_root).map(|found| (found.address, found.person)).collect();
+        let mut seen: HashSet<ContentAddress> = frontier.keys().copied().collect();
+        let mut direct = true;
+        while !frontier.is_empty() {
+            let targets = Arc::new(std::mem::take(&mut frontier));
+            let with_references = direct || self.request.extent.related;
+            direct = false;
+            let mut wanted: Map<Place, (PersonNumber, Reason)> = Map::default();
+            for (place, link, target) in self.referrers(&targets).await? {
+                let person = targets.get(&target).copied().unwrap_or(NOBODY);
+                match link {
+                    Link::DerivedFrom | Link::Source => {
+                        wanted.insert(place, (person, Reason::Derived));
+                    }
+                    Link::Reference if with_references => {
+                        wanted.entry(place).or_insert((person, Reason::Related));
+                    }
+                    Link::Reference => {}
+                }
+            }
+            let derived: HashSet<Place> =
+                wanted.iter().filter(|(_, (_, reason))| *reason == Reason::Derived).map(|(place, _)| *place).collect();
+            self.bring_in(wanted).await?;
+            for (place, found) in &self.found {
+                let goes_on = derived.contains(place)
+                    || self.request.extent.related && found.reasons.contains(Reason::Related);
+                if goes_on && seen.insert(found.address) {
+                    frontier.insert(found.address, found.person);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows that link to one of `targets`.
+    async fn referrers(
+        &self,
+        targets: &Arc<Map<ContentAddress, PersonNumber>>,
+    ) -> Result<Vec<(Place, Link, ContentAddress)>> {
+        let mut out = Vec::new();
+        for number in 0..self.survey.segments.len() {
+            let Some(file) = self.open(number).await? else { continue };
+            let targets = Arc::clone(targets);
+            let batches = self
+                .on_cores(move || {
+                    file.each(Some(&link_columns()), |first, batch| {
+                        let mut hits = Vec::new();
+                        links(batch, |row, link, target| {
+                            if targets.contains_key(&target) {
+                                hits.push((first + row as u32, link, target));
+                            }
+                        });
+                        Ok(hits)
+                    })
+                })
+                .await?;
+            let hits = batches.into_iter().flatten();
+            out.extend(hits.map(|(row, link, target)| ((number as u32, row), link, target)));
+        }
+        Ok(out)
+    }
+
+    /// Bars grains that a hold of another grain reaches: down its derivations, or along its supersession chain.
+    async fn apply_protections(&mut self, protecting: Vec<(ContentAddress, bool, bool)>) -> Result<()> {
+        if protecting.is_empty() || self.found.is_empty() {
+            return Ok(());
+        }
+        let with = |pick: fn(&(ContentAddress, bool, bool)) -> bool| -> Map<ContentAddress, PersonNumber> {
+            protecting.iter().filter(|root| pick(root)).map(|root| (root.0, NOBODY)).collect()
+        };
+        let mut protected: HashSet<ContentAddress> = HashSet::new();
+        let mut frontier = with(|root| root.1);
+        for _ in 0..HOPS {
+            if frontier.is_empty() {
+                break;
+            }
+            let targets = Arc::new(std::mem::take(&mut frontier));
+            let rows = self.referrers(&targets).await?;
+            let rows = rows.into_iter().filter(|(_, link, _)| *link == Link::DerivedFrom).map(|(place, ..)| place);
+            for address in self.addresses_of(rows.collect()).await? {
+                if protected.insert(address) {
+                    frontier.insert(address, NOBODY);
+                }
+            }
+        }
+        let mut chain: HashSet<ContentAddress> = with(|root| root.2).into_keys().collect();
+        if !chain.is_empty() {
+            let pairs = self.supersessions().await?;
+            let mut before = 0;
+            while chain.len() > before {
+                before = chain.len();
+                for (old, new) in &pairs {
+                    if chain.contains(old) || chain.contains(new) {
+                        chain.extend([*old, *new]);
+                    }
+                }
+            }
+        }
+        for found in self.found.values_mut() {
+            if protected.contains(&found.address) || chain.contains(&found.address) {
+                found.bar = Some(Bar::Hold);
+            }
+        }
+        Ok(())
+    }
+
+    async fn addresses_of(&self, places: Vec<Place>) -> Result<Vec<ContentAddress>> {
+        let mut by_segment: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        places.into_iter().for_each(|(segment, row)| by_segment.entry(segment).or_default().push(row));
+        let mut out = Vec::new();
+        for (number, mut rows) in by_segment {
+            rows.sort_unstable();
+            rows.dedup();
+            let Some(file) = self.open(number as usize).await? else { continue };
+            let name = IdentityColumn::ContentAddress.name();
+            let batches = self.on_cores(move || file.pick(&[name], &rows)).await?;
+            for batch in &batches {
+                out.extend((0..batch.num_rows()).filter_map(|row| address_at(texts(batch, name), row)));
+            }
+        }
+        Ok(out)
+    }
+
+    /// Old and new of every supersession, from `state` and from grains that supersede.
+    async fn supersessions(&self) -> Result<Vec<(ContentAddress, ContentAddress)>> {
+        let mut pairs = Vec::new();
+        for batch in self.lake.state.read_columns(&["content_address", "event", "value"]).await? {
+            for row in 0..batch.num_rows() {
+                let superseded = text_at(texts(&batch, "event"), row) == Some("superseded");
+                let pair = address_at(texts(&batch, "content_address"), row).zip(address_at(texts(&batch, "value"), row));
+                pairs.extend(pair.filter(|_| superseded));
+            }
+        }
+        let columns = [IdentityColumn::ContentAddress.name(), IdentityColumn::Supersedes.name()];
+        for number in 0..self.survey.segments.len() {
+            let Some(file) = self.open(number).await? else { continue };
+            let batches = self
+                .on_cores(move || {
+                    file.each(Some(&columns), |_, batch| {
+                        let own = texts(batch, columns[0]);
+                        let mut pairs = Vec::new();
+                        links(batch, |row, _, old| pairs.extend(address_at(own, row).map(|new| (old, new))));
+                        Ok(pairs)
+                    })
+                })
+                .await?;
+            pairs.extend(batches.into_iter().flatten());
+        }
+        Ok(pairs)
+    }
+
+    /// Consents that a withdrawal names (§8.10), by address.
+    async fn withdrawn_consents(&self) -> Result<Vec<String>> {
+        let columns = [Field::PriorConsent.name(), Field::IsWithdrawal.name(), IdentityColumn::TypeByte.name()];
+        let mut withdrawn = Vec::new();
+        for number in 0..self.survey.segments.len() {
+            let Some(file) = self.open(number).await? else { continue };
+            let batches = self
+                .on_cores(move || {
+                    file.each(Some(&columns), |_, batch| {
+                        let prior = texts(batch, columns[0]);
+                        let flags = batch.column_by_name(columns[1]).and_then(|column| column.as_boolean_opt());
+                        let is_withdrawal =
+                            |row: &usize| flags.is_some_and(|flags| flags.is_valid(*row) && flags.value(*row));
+                        let rows = (0..batch.num_rows()).filter(is_withdrawal);
+                        Ok(rows.filter_map(|row| address_at(prior, row)).map(|address| address.to_string()).collect())
+                    })
+                })
+                .await?;
+            withdrawn.extend(batches.into_iter().flat_map(|batch: Vec<String>| batch));
+        }
+        Ok(withdrawn)
+    }
+
+    async fn look_at_rejects(&self) -> Result<Vec<FoundReject>> {
+        let mut out = Vec::new();
+        for data in self.lake.rejects.files()? {
+            let file = OpenFile::open(self.lake, &self.lake.rejects.path_of(&data.name)).await?;
+            let (matcher, now, approvals) = (Arc::clone(&self.matcher), self.now, self.request.approvals.clone());
+            let extent = self.request.extent;
+            let found = self
+                .on_cores(move || {
+                    let judge = Judge { now, approvals: &approvals };
+                    file.each(Some(&["bytes", "message", "source"]), |first, batch| {
+                        Ok(super::rejects::look(&data.name, first, batch, &matcher, &judge, extent))
+                    })
+                })
+                .await?;
+            out.extend(found.into_iter().flatten());
+        }
+        Ok(out)
+    }
+}
+
+/// True if one of `reasons` selects a grain under `extent`.
+pub(super) fn selects(reasons: Reasons, extent: Extent) -> bool {
+    reasons.iter().any(|reason| match reason {
+        Reason::Mention | Reason::Ambiguous => extent.text_mentions,
+        Reason::Derived => extent.derived,
+        Reason::Related | Reason::SharedSession => extent.related,
+        _ => true,
+    })
+}
+
+/// Decodes and matches the grains of a batch. `rows` pairs the row in the segment with that in the batch. With `all`, rows
+/// that match nothing are found too.
+fn glance(
+    segment: u32,
+    rows: impl Iterator<Item = (u32, usize)>,
+    batch: &arrow::array::RecordBatch,
+    matcher: &Matcher,
+    judge: &Judge<'_>,
+    all: bool,
+) -> Glance {
+    let mut out = Glance::default();
+    let [addresses, _, signers, _] = BLOB_COLUMNS.map(|name| texts(batch, name));
+    let [_, blobs, _, envelopes] =
+        BLOB_COLUMNS.map(|name| batch.column_by_name(name).and_then(|column| column.as_binary_opt::<i32>()));
+    let mut hits = Hits::default();
+    for (row, at) in rows {
+        let (Some(blobs), Some(address)) = (blobs, address_at(addresses, at)) else { continue };
+        out.grains += 1;
+        hits.clear();
+        matcher.address(&address, &mut hits);
+        let blob = blobs.value(at);
+        let mut found = Found {
+            address,
+            segment,
+            row,
+            person: NOBODY,
+            reasons: Reasons::default(),
+            bar: None,
+            type_byte: blob.get(2).copied().unwrap_or_default(),
+            size: blob.len() as u32,
+        };
+        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
+        let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Reading::Lenient).ok());
+        if let Some(envelope) = envelopes.filter(|envelopes| envelopes.is_valid(at)) {
+            matcher.bytes(envelope.value(at), Reason::Mention, &mut hits);
+        }
+        match &grain {
+            Some(grain) if !grain.is_encrypted() => {
+                matcher.find(grain, text_at(signers, at), &mut hits);
+                note_protection(&address, grain, judge, &mut out);
+                if !hits.people.is_empty() || all {
+                    found.bar = judge.bar_of(grain);
+                    note_sessions(grain, &hits, &mut out);
+                }
+            }
+            _ => {
+                out.unsearchable += 1;
+                matcher.bytes(blob, Reason::Undecodable, &mut hits);
+            }
+        }
+        if let Some((person, _)) = hits.people.first() {
+            found.person = *person;
+            hits.people.iter().for_each(|(_, reasons)| found.reasons.merge(*reasons));
+        }
+        out.spellings.append(&mut hits.spellings);
+        if !found.reasons.is_empty() || all {
+            out.found.push(found);
+        }
+    }
+    out
+}
+
+/// Notes sessions in which somebody is the data subject.
+fn note_sessions(grain: &Grain<'_>, hits: &Hits, out: &mut Glance) {
+    let subject = hits.people.iter().find(|(_, reasons)| reasons.contains(Reason::UserId));
+    if let Some((person, _)) = subject {
+        let sessions = [Field::SessionId, Field::RunId].into_iter().filter_map(|field| grain.text(field));
+        out.sessions.extend(sessions.map(|session| (session.to_owned(), *person)));
+    }
+}
+
+fn note_protection(address: &ContentAddress, grain: &Grain<'_>, judge: &Judge<'_>, out: &mut Glance) {
+    if grain.get(Field::InvalidationPolicy).is_some() {
+        let policy = Policy::of(grain);
+        let reach = (policy.scope.reaches_derived(), policy.scope.reaches_lineage());
+        if policy.effective((judge.now / 1000).max(0) as u64) == Mode::Hold && reach != (false, false) {
+            out.protecting.push((*address, reach.0, reach.1));
+        }
+    }
+}
+
+/// Sessions of other people, and rows that name no data subject, with their session.
+fn members(
+    first: u32,
+    batch: &arrow::array::RecordBatch,
+    sessions: &Map<String, PersonNumber>,
+    matcher: &Matcher,
+) -> (Vec<String>, Vec<(u32, String)>) {
+    let (mut others, mut unnamed) = (Vec::new(), Vec::new());
+    let users = texts(batch, Field::UserId.name());
+    let keys = [texts(batch, Field::SessionId.name()), texts(batch, Field::RunId.name())];
+    let mut hits = Hits::default();
+    for row in 0..batch.num_rows() {
+        for key in keys.iter().filter_map(|keys| text_at(*keys, row)).filter(|key| sessions.contains_key(*key)) {
+            match text_at(users, row) {
+                None => unnamed.push((first + row as u32, key.to_owned())),
+                Some(user) if !matcher.names_somebody(user, &mut hits) => others.push(key.to_owned()),
+                Some(_) => {}
+            }
+        }
+    }
+    (others, unnamed)
+}
+
+/// The name of a type byte in plans.
+pub(super) fn type_name(byte: u8) -> String {
+    GrainType::ALL
+        .into_iter()
+        .find(|kind| *kind as u8 == byte)
+        .map_or_else(|| format!("type_0x{byte:02x}"), |kind| kind.name().to_owned())
+}
