@@ -16,6 +16,7 @@
 //! | [`progress`] | how far is a piece of work? |
 //! | [`text`] | which words has a grain, and how well do they fit a search? |
 //! | [`erase`] | what is held about a person, and how is it removed for good? |
+//! | [`keys`] | where are secrets kept? |
 //! | [`policy`] | who may take a grain out of what is current? |
 //! | [`error`] | what went wrong, and what would the caller do about it? |
 //!
@@ -32,6 +33,7 @@ pub mod hash;
 pub mod index;
 pub mod ingest;
 pub mod inspect;
+pub mod keys;
 pub mod lake;
 pub mod progress;
 pub mod policy;

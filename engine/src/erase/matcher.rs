@@ -48,6 +48,8 @@ pub struct Matcher {
     /// Consents that were withdrawn: they count for grains whose policy says so.
     withdrawn: HashSet<String, FxBuildHasher>,
     addresses: Map<[u8; 32], PersonNumber>,
+    /// Addresses whose mention anywhere in a grain makes it related.
+    references: HashSet<ContentAddress, FxBuildHasher>,
 }
 
 /// One identifier.
@@ -188,6 +190,7 @@ impl Matcher {
             consents: Map::default(),
             withdrawn: HashSet::default(),
             addresses: Map::default(),
+            references: HashSet::default(),
         };
         for (number, person) in request.people.iter().enumerate() {
             let number = number as PersonNumber;
@@ -232,6 +235,11 @@ impl Matcher {
         self.withdrawn.extend(consents);
     }
 
+    /// Adds addresses whose mention anywhere in a grain, in text too, is to be reported as [`Reason::Related`].
+    pub fn add_references(&mut self, addresses: impl IntoIterator<Item = ContentAddress>) {
+        self.references.extend(addresses);
+    }
+
     /// Identifiers too short or plain to be looked for in text, with the number of their person.
     pub fn indistinct(&self) -> impl Iterator<Item = (&str, PersonNumber)> {
         self.patterns.iter().filter(|pattern| !pattern.distinctive).map(|pattern| (&*pattern.text, pattern.person))
@@ -248,6 +256,7 @@ impl Matcher {
             && self.sessions.is_empty()
             && self.consents.is_empty()
             && self.withdrawn.is_empty()
+            && self.references.is_empty()
     }
 
     /// Adds to `hits` if the request names `address`.
@@ -329,7 +338,6 @@ impl Matcher {
                 if let Some(person) = self.consents.get(text.strip_prefix("sha256:").unwrap_or(text)) {
                     hits.add(*person, Reason::Consent);
                 }
-                return;
             }
             Place::Session if !self.sessions.is_empty() => {
                 if let Some(person) = self.sessions.get(&self.folding.folded(text)) {
@@ -337,6 +345,9 @@ impl Matcher {
                 }
             }
             _ => {}
+        }
+        if !self.references.is_empty() && self.refers(text) {
+            hits.add(NOBODY, Reason::Related);
         }
         let mut folded = std::mem::take(&mut hits.folded);
         self.folding.fold(text, &mut folded);
@@ -351,6 +362,21 @@ impl Matcher {
         if whole {
             hits.spellings.push(text.to_owned());
         }
+    }
+
+    /// True if `text` holds one of the references.
+    fn refers(&self, text: &str) -> bool {
+        let runs = text.split(|letter: char| !letter.is_ascii_hexdigit());
+        let windows = |run: &str| -> bool {
+            let last = run.len().checked_sub(ContentAddress::TEXT_LENGTH);
+            last.is_some_and(|last| {
+                (0..=last).any(|at| {
+                    let address = run.get(at..at + ContentAddress::TEXT_LENGTH).and_then(|hex| hex.parse().ok());
+                    address.is_some_and(|address: ContentAddress| self.references.contains(&address))
+                })
+            })
+        };
+        runs.into_iter().any(windows)
     }
 
     /// Calls `found` for every identifier that stands in `text`, which is folded.

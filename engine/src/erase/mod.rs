@@ -8,19 +8,39 @@
 //! | `reason` | why was a grain found, and why may it have to stay? |
 //! | `rows`, `survey`, `rejects` | what in the lake is a request about? |
 //! | `plan` | what would an erasure do? |
+//! | `run`, `journal` | in which order is it done, and how is a killed one finished? |
+//! | `rewrite`, `state` | how are rows removed from each table? |
+//! | `needles`, `absence` | is anything left in any byte of the lake? |
+//! | `merkle`, `certificate` | how is that proven to others? |
+//! | `disclose` | what is handed out to a person who asks? |
 
+mod absence;
+mod certificate;
+mod disclose;
 mod fold;
+mod journal;
 mod matcher;
+mod merkle;
+mod needles;
 mod plan;
 mod reason;
 mod rejects;
 mod request;
+mod rewrite;
 mod rows;
+mod run;
+mod state;
 mod survey;
 
+pub use absence::Absence;
+pub use certificate::{Certificate, Ground, Inclusion, Verified, verify};
+pub use disclose::{Disclosed, disclose};
 pub use fold::Folding;
+pub use journal::ERASURES;
 pub use matcher::{Hits, Matcher, NOBODY, PersonNumber};
 pub use plan::{Exclusion, Plan, Selected, Spelling};
 pub use reason::{Bar, Judge, Reason, Reasons};
+pub(crate) use rejects::blob_of;
 pub use request::{Extent, Person, Request};
+pub use run::{Erased, Order, erase, plan};
 pub use survey::{Found, FoundReject, Survey};

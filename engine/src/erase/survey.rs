@@ -100,10 +100,24 @@ impl Survey {
     /// # Errors
     /// [`crate::error::EngineError::File`] if a segment can't be read.
     pub async fn of(lake: &Lake, request: &Request, now: i64, pool: Arc<rayon::ThreadPool>) -> Result<Survey> {
+        Survey::with_references(lake, request, &[], now, pool).await
+    }
+
+    /// [`Survey::of`], which also reports every grain that mentions one of `references` anywhere.
+    pub(super) async fn with_references(
+        lake: &Lake,
+        request: &Request,
+        references: &[ContentAddress],
+        now: i64,
+        pool: Arc<rayon::ThreadPool>,
+    ) -> Result<Survey> {
+        let mut matcher = Matcher::new(request);
+        matcher.add_references(references.iter().copied());
         let mut surveyor = Surveyor {
             lake,
             request,
-            matcher: Arc::new(Matcher::new(request)),
+            references,
+            matcher: Arc::new(matcher),
             now,
             pool,
             found: Map::default(),
@@ -135,6 +149,7 @@ impl Survey {
 struct Surveyor<'a> {
     lake: &'a Lake,
     request: &'a Request,
+    references: &'a [ContentAddress],
     matcher: Arc<Matcher>,
     now: i64,
     pool: Arc<rayon::ThreadPool>,
@@ -168,6 +183,7 @@ impl Surveyor<'_> {
             let withdrawn = self.withdrawn_consents().await?;
             let mut matcher = Matcher::new(self.request);
             matcher.add_withdrawn(withdrawn);
+            matcher.add_references(self.references.iter().copied());
             self.matcher = Arc::new(matcher);
         }
         self.survey.indistinct = self.matcher.indistinct().map(|(text, _)| text.to_owned()).collect();

@@ -1,11 +1,12 @@
 //! The audit log: a chain of entries, each holding the hash of the one before.
 
 use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use chrono::Utc;
 use gristmill_schemas::columns::{AuditRow, audit_batch};
 
 use super::Lake;
+use super::records::text;
 use super::table::Change;
 use crate::error::{Context, EngineError, Result};
 
@@ -37,6 +38,52 @@ impl Lake {
         Err(EngineError::Conflict(format!("the audit log was busy {ATTEMPTS} times")))
     }
 
+    /// True if the audit log has an entry of `action` whose details have the `id`.
+    ///
+    /// # Errors
+    /// [`EngineError::File`], [`EngineError::Delta`].
+    pub(crate) async fn has_recorded(&mut self, action: &str, id: &str) -> Result<bool> {
+        self.audit.refresh().await?;
+        for batch in self.audit.read_columns(&["action", "details"]).await? {
+            let (actions, details) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
+            let same = |details: &str| {
+                serde_json::from_str::<serde_json::Value>(details).is_ok_and(|details| details.get("id") == Some(&id.into()))
+            };
+            if actions.iter().zip(details).any(|(own, details)| own == Some(action) && details.is_some_and(same)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Walks the chain of the audit log: every entry must be there once, hold its own hash, and that of the one before.
+    ///
+    /// # Errors
+    /// [`EngineError::File`], [`EngineError::Delta`]. A broken chain is no error but a finding.
+    pub async fn verify_audit(&mut self) -> Result<AuditVerdict> {
+        self.audit.refresh().await?;
+        let mut entries = Vec::new();
+        let columns = ["sequence", "at", "action", "actor", "details", "previous", "hash"];
+        for batch in self.audit.read_columns(&columns).await? {
+            let sequences = batch.column(0).as_primitive::<Int64Type>();
+            let instants = batch.column(1).as_primitive::<TimestampMicrosecondType>();
+            for row in 0..batch.num_rows() {
+                let cell = |name| text(&batch, name, row).map(str::to_owned);
+                entries.push(AuditRow {
+                    sequence: sequences.value(row),
+                    at: instants.value(row),
+                    action: cell("action").unwrap_or_default(),
+                    actor: cell("actor"),
+                    details: cell("details").unwrap_or_default(),
+                    previous: cell("previous").unwrap_or_default(),
+                    hash: cell("hash").unwrap_or_default(),
+                });
+            }
+        }
+        entries.sort_by_key(|entry| entry.sequence);
+        Ok(AuditVerdict::of(&entries))
+    }
+
     async fn next_entry(&self, action: &str, details: &serde_json::Value) -> Result<AuditRow> {
         let last = self.last_entry().await?;
         let (sequence, previous) = last.map_or_else(|| (0, "0".repeat(64)), |(sequence, hash)| (sequence + 1, hash));
@@ -64,5 +111,88 @@ impl Lake {
             }
         }
         Ok(last)
+    }
+}
+
+/// What a walk over the audit log found.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct AuditVerdict {
+    /// Entries.
+    pub entries: u64,
+    /// Entries that are what and where they should be.
+    pub ok: u64,
+    /// The others.
+    pub bad: u64,
+    /// What is wrong with the first of them.
+    pub first_problem: Option<String>,
+    /// The hash of the last entry: whoever keeps it can tell later that nothing before it was changed.
+    pub head: Option<String>,
+}
+
+impl AuditVerdict {
+    /// Judges `entries`, which are in the order of their numbers.
+    fn of(entries: &[AuditRow]) -> AuditVerdict {
+        let mut previous = "0".repeat(64);
+        let mut problems = Vec::new();
+        for (expected, entry) in (0..).zip(entries) {
+            let problem = if entry.sequence != expected {
+                Some(format!("entry {expected} is missing or there twice; {} follows", entry.sequence))
+            } else if entry.hash != entry.computed_hash() {
+                Some(format!("entry {expected} was changed: its hash isn't that of its content"))
+            } else if entry.previous != previous {
+                Some(format!("entry {expected} doesn't follow the one before it"))
+            } else {
+                None
+            };
+            problems.extend(problem);
+            previous.clone_from(&entry.hash);
+        }
+        let bad = problems.len() as u64;
+        AuditVerdict {
+            entries: entries.len() as u64,
+            ok: entries.len() as u64 - bad,
+            bad,
+            first_problem: problems.into_iter().next(),
+            head: entries.last().map(|entry| entry.hash.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(count: i64) -> Vec<AuditRow> {
+        let mut previous = "0".repeat(64);
+        (0..count)
+            .map(|sequence| {
+                let mut entry = AuditRow {
+                    sequence,
+                    at: 1_000 * sequence,
+                    action: "ingest".to_owned(),
+                    actor: None,
+                    details: "{}".to_owned(),
+                    previous: previous.clone(),
+                    hash: String::new(),
+                };
+                entry.hash = entry.computed_hash();
+                previous.clone_from(&entry.hash);
+                entry
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_whole_chain_verifies_and_every_tampering_shows() {
+        assert_eq!(AuditVerdict::of(&chain(5)).bad, 0);
+        assert_eq!(AuditVerdict::of(&[]).head, None);
+        let mut changed = chain(5);
+        changed[2].details = "{\"grains\":0}".to_owned();
+        assert!(AuditVerdict::of(&changed).first_problem.unwrap().contains("entry 2 was changed"));
+        changed[2].hash = changed[2].computed_hash();
+        assert!(AuditVerdict::of(&changed).first_problem.unwrap().contains("entry 3 doesn't follow"));
+        let mut missing = chain(5);
+        missing.remove(1);
+        assert!(AuditVerdict::of(&missing).first_problem.unwrap().contains("entry 1 is missing"));
     }
 }

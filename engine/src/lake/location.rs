@@ -141,6 +141,14 @@ impl LakeLocation {
             failed => failed.file("can't delete", path),
         }
     }
+
+    /// Removes the folder of the file `path` if nothing is left in it; object stores have no folders.
+    pub(super) fn remove_empty_folder(&self, path: &Path) {
+        if let Some(folder) = self.local_path(path).as_deref().and_then(FilePath::parent) {
+            // One that isn't empty stays.
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
 }
 
 /// The folder of files that aren't part of the lake yet. What a killed process leaves here, `gc` removes.

@@ -1,8 +1,8 @@
-//! The lake: four Delta tables in one folder or prefix, and the sidecars of their segments.
+//! The lake: five Delta tables in one folder or prefix, and the sidecars of their segments.
 //!
 //! ```text
 //! lake/
-//!   grains/   state/   rejects/   audit/     Delta tables
+//!   grains/   state/   rejects/   audit/   erased/     Delta tables
 //!   index/<segment id>/                      sidecars: derived, rebuildable
 //!   _scratch/                                files that aren't part of the lake yet
 //! ```
@@ -17,15 +17,19 @@
 //! | `publish` | how does a written segment become part of the lake's folder? |
 //! | `records` | how are rows of the small tables written and read? |
 //! | `audit` | what did the engine do? |
+//! | `erased` | which grains must not come back? |
+//! | `purge` | how are files removed that only earlier versions need? |
 //!
 //! **Order of commits.** A command that touches several tables commits to `grains` last. What it wrote to the others
 //! before can be told from a repetition by its own columns, so a command that was killed in between is simply run again.
 
 mod audit;
+mod erased;
 mod ledger;
 mod lifecycle;
 mod location;
 mod publish;
+mod purge;
 mod records;
 mod scan;
 mod table;
@@ -38,10 +42,12 @@ use gristmill_schemas::columns::{
 };
 use gristmill_schemas::grain::Field;
 
-pub use audit::AUDIT;
+pub use audit::{AUDIT, AuditVerdict};
+pub use erased::{ERASED, ErasedGrains};
 pub use ledger::{Ledger, Progress, transaction_name};
 pub use location::LakeLocation;
 pub(crate) use location::SCRATCH;
+pub use purge::Purged;
 pub(crate) use records::read_file;
 pub use scan::RowStream;
 pub use table::{Change, DataFile, Table};
@@ -65,6 +71,8 @@ pub struct Lake {
     pub rejects: Table,
     /// What the engine did.
     pub audit: Table,
+    /// Which grains must not come back.
+    pub erased: Table,
     sidecars: Arc<Sidecars>,
 }
 
@@ -111,7 +119,8 @@ impl Lake {
         let state = open_or_create(&location, STATE, state_schema(), "at").await?;
         let rejects = open_or_create(&location, REJECTS, rejects_schema(), "rejected_at").await?;
         let audit = open_or_create(&location, AUDIT, audit_schema(), "at").await?;
-        Ok(Lake { location, grains, state, rejects, audit, sidecars: Arc::default() })
+        let erased = open_or_create(&location, ERASED, erased::erased_schema(), "at").await?;
+        Ok(Lake { location, grains, state, rejects, audit, erased, sidecars: Arc::default() })
     }
 
     /// Sees the newest version of every table.
@@ -123,6 +132,7 @@ impl Lake {
         self.state.refresh().await?;
         self.rejects.refresh().await?;
         self.audit.refresh().await?;
+        self.erased.refresh().await?;
         self.sidecars.keep(&self.segments()?);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, AsArray, RecordBatch};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 
@@ -57,6 +57,12 @@ impl Table {
         }
         Ok(batches)
     }
+}
+
+/// The text of the column `name` in `row`, if it has one.
+pub(super) fn text<'a>(batch: &'a RecordBatch, name: &str, row: usize) -> Option<&'a str> {
+    let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
+    column.is_valid(row).then(|| column.value(row))
 }
 
 /// The rows of one Parquet file, with just `columns`.

@@ -239,6 +239,11 @@ impl Table {
         Ok(commits.into_iter().map(object).collect())
     }
 
+    /// The table as the library sees it.
+    pub(super) fn delta(&self) -> &DeltaTable {
+        &self.delta
+    }
+
     /// The lake that the table is part of.
     pub fn location(&self) -> &LakeLocation {
         &self.location
@@ -257,7 +262,7 @@ fn builder(location: &LakeLocation, name: &str) -> Result<DeltaTableBuilder, Del
     })
 }
 
-fn delta_error(what: &'static str, table: &str) -> impl Fn(DeltaTableError) -> EngineError {
+pub(super) fn delta_error(what: &'static str, table: &str) -> impl Fn(DeltaTableError) -> EngineError {
     let table = table.to_owned();
     move |cause| EngineError::Delta { what, table: table.clone(), cause: Box::new(cause) }
 }

@@ -215,12 +215,26 @@ pub fn sign(blob: &[u8], key: &SigningKey, signer: Option<&str>, issued_at: i64)
             "a blob to be signed must be encoded with its signed flag set",
         ));
     }
+    let content_type = if header.flags.cbor() { "application/vnd.mg+cbor" } else { "application/vnd.mg+msgpack" };
+    sign_message(blob, content_type, key, signer, issued_at)
+}
+
+/// Wraps any `payload` in a COSE_Sign1 envelope, as [`sign`] does a blob; [`SignedBlob::parse`] opens it.
+///
+/// # Errors
+/// [`ErrorCode::Corrupt`] if the envelope can't be written.
+pub fn sign_message(
+    payload: &[u8],
+    content_type: &str,
+    key: &SigningKey,
+    signer: Option<&str>,
+    issued_at: i64,
+) -> Result<Vec<u8>, GrainError> {
     let signer = signer.map_or_else(|| did_of_key(&key.verifying_key()), str::to_owned);
     let algorithm = match key {
         SigningKey::Ed25519(_) => iana::Algorithm::EdDSA,
         SigningKey::P256(_) => iana::Algorithm::ES256,
     };
-    let content_type = if header.flags.cbor() { "application/vnd.mg+cbor" } else { "application/vnd.mg+msgpack" };
     let protected = HeaderBuilder::new()
         .algorithm(algorithm)
         .content_type(content_type.to_owned())
@@ -230,7 +244,7 @@ pub fn sign(blob: &[u8], key: &SigningKey, signer: Option<&str>, issued_at: i64)
     CoseSign1Builder::new()
         .protected(protected)
         .unprotected(unprotected)
-        .payload(blob.to_vec())
+        .payload(payload.to_vec())
         .create_signature(&[], |message| key.sign(message))
         .build()
         .to_vec()

@@ -4,6 +4,6 @@ mod cose;
 mod did;
 mod key;
 
-pub use cose::{Delivery, EnvelopeParts, SignatureStatus, SignedBlob, sign};
+pub use cose::{Delivery, EnvelopeParts, SignatureStatus, SignedBlob, sign, sign_message};
 pub use did::{DidError, KeyResolver, SelfContained, did_of_key, key_of_did};
 pub use key::{SigningKey, VerifyingKey};

@@ -1,0 +1,160 @@
+//! The proof that nothing is left: every file of the lake is opened and searched.
+//!
+//! Parquet files are searched page by page, decompressed, dictionaries included, and once more as raw bytes for footers,
+//! bloom filters and page indexes; any other file as raw bytes. What is found must be explained by a row that stays, in the
+//! same row group of the same file; anything else is a remnant.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parquet::file::reader::{FileReader, RowGroupReader};
+use parquet::file::serialized_reader::SerializedFileReader;
+use serde::{Deserialize, Serialize};
+
+use super::needles::Needles;
+use crate::error::{Context, Result};
+use crate::lake::Lake;
+use crate::segment::MappedFile;
+
+/// What the search found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absence {
+    /// Files that were opened.
+    pub files: u64,
+    /// Bytes that were searched, after decompression.
+    pub bytes: u64,
+    /// Pages that were decompressed.
+    pub pages: u64,
+    /// Addresses that were looked for.
+    pub addresses: u64,
+    /// Identifiers that were looked for.
+    pub identifiers: u64,
+    /// Places that are explained by rows that stay.
+    pub explained: u64,
+    /// Places that nothing explains.
+    pub remnants: u64,
+    /// The files that hold them.
+    pub remnant_files: Vec<String>,
+}
+
+/// Rows that stay and may hold what is looked for: row groups by file, from the lake's root.
+pub(super) type Retained = HashMap<String, HashSet<usize>>;
+
+/// Searches every file of `lake`.
+///
+/// # Errors
+/// [`crate::error::EngineError::File`] if one can't be read: then nothing is proven.
+pub(super) async fn prove(
+    lake: &Lake,
+    needles: Needles,
+    retained: Retained,
+    pool: Arc<rayon::ThreadPool>,
+) -> Result<Absence> {
+    let (addresses, identifiers) = needles.counts();
+    let mut whole =
+        Absence { addresses: addresses as u64, identifiers: identifiers as u64, ..Absence::default() };
+    let (needles, retained) = (Arc::new(needles), Arc::new(retained));
+    for file in lake.location().list("").await? {
+        let path = file.location.to_string();
+        if file.size == 0 {
+            continue;
+        }
+        let bytes = MappedFile(Arc::new(lake.location().read(&file.location).await?));
+        let (needles, retained, pool) = (Arc::clone(&needles), Arc::clone(&retained), Arc::clone(&pool));
+        let search = move || pool.install(|| Search { needles: &needles, retained: &retained }.file(&path, bytes));
+        let part = tokio::task::spawn_blocking(search).await.file("can't search", &file.location)??;
+        whole.add(part);
+    }
+    Ok(whole)
+}
+
+impl Absence {
+    /// True if nothing is left.
+    pub fn is_proven(&self) -> bool {
+        self.remnants == 0
+    }
+
+    fn add(&mut self, part: Absence) {
+        self.files += part.files;
+        self.bytes += part.bytes;
+        self.pages += part.pages;
+        self.explained += part.explained;
+        self.remnants += part.remnants;
+        self.remnant_files.extend(part.remnant_files);
+    }
+
+    fn note(&mut self, (addresses, identifiers): (u64, u64), explained: bool) {
+        match explained {
+            true => self.explained += addresses + identifiers,
+            false => self.remnants += addresses + identifiers,
+        }
+    }
+}
+
+struct Search<'a> {
+    needles: &'a Needles,
+    retained: &'a Retained,
+}
+
+/// Raw bytes are searched in pieces that overlap by more than any needle.
+const PIECE: usize = 4 << 20;
+const OVERLAP: usize = 4 << 10;
+
+impl Search<'_> {
+    fn file(&self, path: &str, bytes: MappedFile) -> Result<Absence> {
+        let groups = self.retained.get(path);
+        let mut found = Absence { files: 1, ..Absence::default() };
+        let mut scratch = Vec::new();
+        let raw: &[u8] = bytes.as_ref();
+        let mut start = 0;
+        while start < raw.len() {
+            let end = (start + PIECE + OVERLAP).min(raw.len());
+            let piece = raw.get(start..end).unwrap_or_default();
+            found.note(self.needles.count(piece, &mut scratch), groups.is_some());
+            start += PIECE;
+        }
+        found.bytes += raw.len() as u64;
+        if raw.starts_with(b"PAR1") {
+            self.pages(path, bytes, groups, &mut found)?;
+        }
+        if found.remnants > 0 {
+            found.remnant_files.push(path.to_owned());
+        }
+        Ok(found)
+    }
+
+    fn pages(
+        &self,
+        path: &str,
+        bytes: MappedFile,
+        groups: Option<&HashSet<usize>>,
+        found: &mut Absence,
+    ) -> Result<()> {
+        use rayon::prelude::*;
+        let reader = SerializedFileReader::new(bytes).file("can't search", path)?;
+        let parts: Vec<Absence> = (0..reader.num_row_groups())
+            .into_par_iter()
+            .map(|number| {
+                let group = reader.get_row_group(number).file("can't search", path)?;
+                let explained = groups.is_some_and(|groups| groups.contains(&number));
+                self.row_group(path, &*group, explained)
+            })
+            .collect::<Result<_>>()?;
+        parts.into_iter().for_each(|part| found.add(part));
+        Ok(())
+    }
+
+    fn row_group(&self, path: &str, group: &dyn RowGroupReader, explained: bool) -> Result<Absence> {
+        let mut found = Absence::default();
+        let mut scratch = Vec::new();
+        for column in 0..group.num_columns() {
+            let mut pages = group.get_column_page_reader(column).file("can't search", path)?;
+            while let Some(page) = pages.get_next_page().file("can't search", path)? {
+                found.pages += 1;
+                found.bytes += page.buffer().len() as u64;
+                found.note(self.needles.count(page.buffer(), &mut scratch), explained);
+            }
+        }
+        Ok(found)
+    }
+}

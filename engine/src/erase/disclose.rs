@@ -1,0 +1,107 @@
+//! Disclosure: everything that the lake holds about a person, for the person (the same survey that erasure begins with).
+
+use chrono::Utc;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use serde::Serialize;
+
+use arrow::array::{Array, AsArray};
+
+use super::journal::keyed_hash;
+use super::reason::{Bar, Reasons};
+use super::request::Request;
+use super::rows::OpenFile;
+use super::survey::Survey;
+use crate::error::{Context, Result};
+use crate::keys::Secret;
+use crate::lake::Lake;
+
+/// One thing that is held about a person.
+#[derive(Debug, Clone, Serialize)]
+pub struct Disclosed {
+    /// `grains` or `rejects`.
+    pub table: &'static str,
+    /// Its address; for refused input, that of its bytes.
+    pub content_address: String,
+    /// Why it was found.
+    pub found_by: Vec<&'static str>,
+    /// Why an erasure with the same request would leave it; none if it would go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Bar>,
+    /// The grain with full field names; none if it can't be decoded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grain: Option<Box<serde_json::value::RawValue>>,
+    /// The bytes in hex, where they can't be decoded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_hex: Option<String>,
+}
+
+/// Grains that are read at a time.
+const CHUNK: usize = 4_096;
+
+/// Hands everything that `survey` found to `write`, grains first, in the order of the lake; records in the audit log that it
+/// was done, under the keyed hash of the request if there is a key. Answers how many there were.
+///
+/// # Errors
+/// What the lake or `write` says.
+pub async fn disclose(
+    lake: &mut Lake,
+    request: &Request,
+    survey: &Survey,
+    key: Option<&Secret>,
+    write: &mut dyn FnMut(&Disclosed) -> Result<()>,
+) -> Result<u64> {
+    let mut count = 0;
+    for chunk in survey.grains.chunk_by(|left, right| left.segment == right.segment).flat_map(|run| run.chunks(CHUNK)) {
+        let Some(first) = chunk.first() else { continue };
+        let Some(segment) = survey.segments.get(first.segment as usize) else { continue };
+        let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
+        let rows: Vec<u32> = chunk.iter().map(|found| found.row).collect();
+        let mut found = chunk.iter();
+        for batch in file.pick(&[IdentityColumn::Blob.name()], &rows)? {
+            let blobs = batch.column(0).as_binary::<i32>();
+            for (blob, found) in blobs.iter().zip(&mut found) {
+                let blob = blob.unwrap_or_default();
+                write(&disclosed("grains", found.address, found.reasons, found.bar.clone(), blob)?)?;
+                count += 1;
+            }
+        }
+    }
+    for found in &survey.rejects {
+        let file = OpenFile::open(lake, &lake.rejects.path_of(&found.file)).await?;
+        for batch in file.pick(&["bytes"], &[found.row])? {
+            let bytes = batch.column(0).as_binary::<i32>();
+            let bytes = if bytes.is_valid(0) { bytes.value(0) } else { &[] };
+            write(&disclosed("rejects", found.address, found.reasons, found.bar.clone(), bytes)?)?;
+            count += 1;
+        }
+    }
+    let details = serde_json::json!({
+        "id": ulid::Ulid::generate().to_string(),
+        "request": key.map(|key| request.canonical().map(|text| keyed_hash(key, text.as_bytes()))).transpose()?,
+        "people": request.people.len(),
+        "disclosed": count,
+        "version": lake.grains.version(),
+        "at": Utc::now().to_rfc3339(),
+    });
+    lake.record("report-subject", details).await?;
+    Ok(count)
+}
+
+fn disclosed(
+    table: &'static str,
+    address: ContentAddress,
+    reasons: Reasons,
+    kept: Option<Bar>,
+    bytes: &[u8],
+) -> Result<Disclosed> {
+    let blob = super::rejects::blob_of(bytes);
+    let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
+    let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+    let grain = grain.filter(|grain| !grain.is_encrypted()).map(|grain| grain.to_json().to_string());
+    let bytes_hex = grain.is_none().then(|| hex::encode(bytes));
+    let grain = grain.map(serde_json::value::RawValue::from_string).transpose().file("can't write", "a grain")?;
+    let found_by = reasons.iter().map(|reason| reason.name()).collect();
+    Ok(Disclosed { table, content_address: address.to_string(), found_by, kept, grain, bytes_hex })
+}

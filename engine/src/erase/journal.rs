@@ -1,0 +1,100 @@
+//! What an erasure that goes on has found so far: a killed one is finished by the next run of the same request, whose
+//! certificate then covers both. The journal is sealed: it names addresses that are about to be gone.
+
+use std::collections::BTreeMap;
+
+use gristmill_schemas::address::ContentAddress;
+use hmac::{Hmac, KeyInit, Mac};
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use crate::error::{Context, EngineError, Result};
+use crate::keys::{Secret, seal, unseal};
+use crate::lake::Lake;
+
+/// The folder of journals and certificates, from the lake's root.
+pub const ERASURES: &str = "erasures";
+
+/// Something that is to be gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Item {
+    /// The type byte; `None` for refused input.
+    pub(super) type_byte: Option<u8>,
+    /// Bytes of its blob.
+    pub(super) size: u32,
+}
+
+/// An erasure that goes on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Journal {
+    /// Its name, and that of its certificate.
+    pub(super) id: String,
+    /// When it began, in microseconds since 1970.
+    pub(super) started: i64,
+    /// Versions of the tables before.
+    pub(super) before: BTreeMap<String, u64>,
+    /// Rows of the tables before.
+    pub(super) rows_before: BTreeMap<String, u64>,
+    /// What is to be gone, by address in hex.
+    pub(super) items: BTreeMap<String, Item>,
+    /// Lifecycle events that were removed or blanked.
+    pub(super) events: u64,
+    /// Bytes of segments that were written again.
+    pub(super) bytes_rewritten: u64,
+    /// People of the request of whom something was found.
+    pub(super) people: Vec<u32>,
+    /// Spellings of identifiers that the proof must look for.
+    pub(super) spellings: Vec<String>,
+}
+
+impl Journal {
+    /// The addresses of all items.
+    pub(super) fn addresses(&self) -> Vec<ContentAddress> {
+        self.items.keys().filter_map(|text| text.parse().ok()).collect()
+    }
+
+    /// The journal of the request with the keyed hash `digest`, if one was left.
+    pub(super) async fn load(lake: &Lake, digest: &str, key: &Secret) -> Result<Option<Journal>> {
+        let path = path(digest);
+        let sealed = match lake.location().store().get(&path).await {
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            found => found.file("can't read", &path)?.bytes().await.file("can't read", &path)?,
+        };
+        let damaged = || EngineError::Key(format!("`{path}` can't be opened with the keyring's key"));
+        let clear = unseal(key, &sealed).ok_or_else(damaged)?;
+        serde_json::from_slice(&clear).map(Some).file("can't read", &path)
+    }
+
+    /// Writes it, replacing the earlier state as a whole.
+    pub(super) async fn store(&self, lake: &Lake, digest: &str, key: &Secret) -> Result<()> {
+        let path = path(digest);
+        let sealed = seal(key, &serde_json::to_vec(self).file("can't write", &path)?)?;
+        lake.location().store().put(&path, PutPayload::from(sealed)).await.file("can't write", &path)?;
+        Ok(())
+    }
+
+    /// Removes it.
+    pub(super) async fn remove(lake: &Lake, digest: &str) -> Result<()> {
+        lake.location().delete(&path(digest)).await
+    }
+}
+
+fn path(digest: &str) -> Path {
+    Path::from(format!("{ERASURES}/{}.journal", digest.get(..32).unwrap_or(digest)))
+}
+
+/// HMAC-SHA256 of `message`, in hex.
+pub(super) fn keyed_hash(key: &Secret, message: &[u8]) -> String {
+    hex::encode(keyed_digest(key, message))
+}
+
+/// HMAC-SHA256 of `message`.
+pub(super) fn keyed_digest(key: &Secret, message: &[u8]) -> [u8; 32] {
+    // HMAC takes keys of every length.
+    let Ok(mac) = Hmac::<Sha256>::new_from_slice(&**key) else {
+        return [0; 32];
+    };
+    mac.chain_update(message).finalize().into_bytes().into()
+}

@@ -1,0 +1,203 @@
+//! Looking for many byte strings at once in bytes of any kind.
+//!
+//! Addresses are looked for as hex text and as digests (without their first eight bytes, which sidecars keep apart);
+//! identifiers in their spellings, whatever the case of ASCII letters, standing by themselves.
+
+use std::collections::{BTreeSet, HashMap};
+
+use gristmill_schemas::address::ContentAddress;
+use rustc_hash::FxBuildHasher;
+use unicode_normalization::UnicodeNormalization;
+
+/// What is looked for.
+#[derive(Debug, Default)]
+pub(super) struct Needles {
+    /// In bytes as they are.
+    exact: Anchors,
+    /// In bytes whose ASCII letters were made lower case.
+    lower: Anchors,
+    addresses: usize,
+    identifiers: usize,
+}
+
+/// Byte strings by their first four or eight bytes.
+#[derive(Debug, Default)]
+struct Anchors {
+    needles: Vec<Needle>,
+    by_eight: HashMap<u64, Vec<u32>, FxBuildHasher>,
+    by_four: HashMap<u32, Vec<u32>, FxBuildHasher>,
+    /// One bit for each value of a hash of the first four bytes: nearly every place is passed over by it alone.
+    filter: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Needle {
+    bytes: Vec<u8>,
+    kind: NeedleKind,
+}
+
+/// What a needle is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NeedleKind {
+    /// An address that was erased.
+    Address,
+    /// An identifier of a person.
+    Identifier,
+}
+
+/// Bytes of an identifier from which on it is looked for.
+const SHORTEST: usize = 4;
+
+const FILTER_BITS: u32 = 16;
+
+impl Needles {
+    /// Needles for addresses and for identifiers.
+    pub(super) fn new<'t>(
+        addresses: impl IntoIterator<Item = &'t ContentAddress>,
+        identifiers: impl IntoIterator<Item = &'t str>,
+    ) -> Needles {
+        let mut needles = Needles::default();
+        for address in addresses {
+            let text = address.to_string();
+            needles.exact.add(address.as_bytes()[8..].to_vec(), NeedleKind::Address);
+            needles.lower.add(text.into_bytes(), NeedleKind::Address);
+            needles.addresses += 1;
+        }
+        let mut forms: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for identifier in identifiers {
+            needles.identifiers += 1;
+            for spelling in [identifier.to_owned(), identifier.to_lowercase(), identifier.to_uppercase()] {
+                for form in [spelling.nfc().collect::<String>(), spelling.nfd().collect(), spelling] {
+                    forms.insert(form.to_ascii_lowercase().into_bytes());
+                }
+            }
+        }
+        let forms = forms.into_iter().filter(|form| form.len() >= SHORTEST);
+        forms.for_each(|form| needles.lower.add(form, NeedleKind::Identifier));
+        needles
+    }
+
+    /// How many addresses and identifiers are looked for.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.addresses, self.identifiers)
+    }
+
+    /// How many places in `bytes` hold an address, and how many an identifier.
+    pub(super) fn count(&self, bytes: &[u8], scratch: &mut Vec<u8>) -> (u64, u64) {
+        let mut counts = (0, 0);
+        let mut note = |kind| match kind {
+            NeedleKind::Address => counts.0 += 1,
+            NeedleKind::Identifier => counts.1 += 1,
+        };
+        self.exact.find(bytes, &mut note);
+        if !self.lower.needles.is_empty() {
+            scratch.clear();
+            scratch.extend(bytes.iter().map(u8::to_ascii_lowercase));
+            self.lower.find(scratch, &mut note);
+        }
+        counts
+    }
+}
+
+fn slot(four: u32) -> usize {
+    (four.wrapping_mul(0x9e37_79b1) >> (32 - FILTER_BITS)) as usize
+}
+
+impl Anchors {
+    fn add(&mut self, bytes: Vec<u8>, kind: NeedleKind) {
+        let number = self.needles.len() as u32;
+        let Some(four) = bytes.first_chunk().map(|four| u32::from_le_bytes(*four)) else {
+            return;
+        };
+        if self.filter.is_empty() {
+            self.filter = vec![0; (1 << FILTER_BITS) / 64];
+        }
+        if let Some(word) = self.filter.get_mut(slot(four) / 64) {
+            *word |= 1 << (slot(four) % 64);
+        }
+        match bytes.first_chunk().map(|eight| u64::from_le_bytes(*eight)) {
+            Some(eight) => self.by_eight.entry(eight).or_default().push(number),
+            None => self.by_four.entry(four).or_default().push(number),
+        }
+        self.needles.push(Needle { bytes, kind });
+    }
+
+    fn find(&self, bytes: &[u8], note: &mut impl FnMut(NeedleKind)) {
+        if self.needles.is_empty() {
+            return;
+        }
+        for (at, four) in bytes.windows(4).enumerate() {
+            let Some(four) = four.first_chunk().map(|four| u32::from_le_bytes(*four)) else { continue };
+            let bit = self.filter.get(slot(four) / 64).copied().unwrap_or_default() >> (slot(four) % 64) & 1;
+            if bit == 0 {
+                continue;
+            }
+            let rest = bytes.get(at..).unwrap_or_default();
+            let eight = rest.first_chunk().and_then(|eight| self.by_eight.get(&u64::from_le_bytes(*eight)));
+            let candidates = eight.into_iter().chain(self.by_four.get(&four)).flatten();
+            for needle in candidates.filter_map(|number| self.needles.get(*number as usize)) {
+                let stands = rest.starts_with(&needle.bytes)
+                    && (needle.kind == NeedleKind::Address || stands_alone(bytes, at, at + needle.bytes.len()));
+                if stands {
+                    note(needle.kind);
+                }
+            }
+        }
+    }
+}
+
+/// True if what stands at `start..end` isn't part of a longer word or identifier.
+fn stands_alone(bytes: &[u8], start: usize, end: usize) -> bool {
+    let (before, after) = (bytes.get(..start).unwrap_or_default(), bytes.get(end..).unwrap_or_default());
+    let joins = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if before.last().is_some_and(joins) || after.first().is_some_and(joins) {
+        return false;
+    }
+    // A letter of several bytes next to it; anything else that isn't ASCII is a length or a marker.
+    let tail = before.get(before.len().saturating_sub(4)..).unwrap_or_default();
+    let letter_before = (1..=tail.len().min(4)).rev().find_map(|length| {
+        let text = std::str::from_utf8(tail.get(tail.len() - length..)?).ok()?;
+        text.chars().last()
+    });
+    let letter_after = (2..=4).find_map(|length| std::str::from_utf8(after.get(..length)?).ok()?.chars().next());
+    let joins = |letter: Option<char>| letter.is_some_and(|letter| !letter.is_ascii() && letter.is_alphanumeric());
+    !joins(letter_before) && !joins(letter_after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(needles: &Needles, bytes: &[u8]) -> (u64, u64) {
+        needles.count(bytes, &mut Vec::new())
+    }
+
+    #[test]
+    fn an_address_is_found_as_text_as_digest_and_split() {
+        let address = ContentAddress::of(b"grain");
+        let needles = Needles::new([&address], []);
+        assert_eq!(count(&needles, format!("x{address}y").as_bytes()), (1, 0));
+        assert_eq!(count(&needles, &[&[7; 3], &address.as_bytes()[..], &[7; 3]].concat()), (1, 0));
+        assert_eq!(count(&needles, &[&[7; 3], &address.as_bytes()[8..]].concat()), (1, 0));
+        assert_eq!(count(&needles, ContentAddress::of(b"other").to_string().as_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn an_identifier_is_found_where_it_stands_alone_in_any_case() {
+        let needles = Needles::new([], ["u-17", "José Díaz"]);
+        for (text, expected) in [
+            ("\u{a4}u-17\u{a1}", 1),
+            ("(U-17)", 1),
+            ("u-171", 0),
+            ("xu-17", 0),
+            ("u-17-b", 0),
+            ("JOSÉ DÍAZ", 1),
+            ("jose\u{301} di\u{301}az", 1),
+            ("José Díazé", 0),
+        ] {
+            assert_eq!(count(&needles, text.as_bytes()), (0, expected), "{text}");
+        }
+        // A MessagePack length before it is no letter.
+        assert_eq!(count(&needles, &[&[0xa4][..], b"u-17", &[0xa1]].concat()), (0, 1));
+    }
+}

@@ -1,0 +1,160 @@
+//! Writing a segment again without some of its rows.
+//!
+//! Row groups are independent, so each is read, filtered and encoded by one core; what stays is written as it is. Memory is
+//! that of one row group a core.
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::IdentityColumn;
+use parquet::arrow::ArrowWriter;
+use rayon::prelude::*;
+
+use super::rows::{OpenFile, address_at, texts};
+use crate::error::{Context, EngineError, Result};
+use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
+use crate::segment::{
+    ADDRESSES_FILE, AddressIndex, SegmentFile, SegmentId, grains_properties, records_properties,
+};
+
+/// A segment that was written again and isn't part of the lake yet.
+pub(super) struct Rewritten {
+    id: SegmentId,
+    data: tempfile::NamedTempFile,
+    rows: u64,
+    size: u64,
+    addresses: Vec<u8>,
+}
+
+/// A row group and the rows of the file that it holds.
+struct Group {
+    number: usize,
+    first: u32,
+    rows: usize,
+}
+
+/// Writes `file` again without the rows `erased` (ascending); `None` if none are left.
+pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) -> Result<Option<Rewritten>> {
+    let mut first = 0;
+    let mut groups = Vec::new();
+    for (number, rows) in file.row_groups().into_iter().enumerate() {
+        let group = Group { number, first, rows };
+        first += rows as u32;
+        if group.erased(erased).len() < rows {
+            groups.push(group);
+        }
+    }
+    if groups.is_empty() {
+        return Ok(None);
+    }
+    let id = SegmentId::new();
+    let data = location.scratch_file()?;
+    let sink = SegmentFile::create(&data, file.schema(), grains_properties()).file("can't write", id.as_str())?;
+    let addresses: Vec<Vec<ContentAddress>> = groups
+        .par_iter()
+        .enumerate()
+        .map(|(number, group)| {
+            let batch = group.kept(file, erased)?;
+            sink.write_row_group(number, &batch).file("can't write", id.as_str())?;
+            addresses_of(&batch)
+        })
+        .collect::<Result<_>>()?;
+    let rows = sink.finish().file("can't write", id.as_str())?;
+    let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
+    let addresses: Vec<_> = addresses.into_iter().flatten().collect();
+    Ok(Some(Rewritten { id, data, rows, size, addresses: AddressIndex::build(&addresses) }))
+}
+
+impl Group {
+    fn erased<'r>(&self, erased: &'r [u32]) -> &'r [u32] {
+        let start = erased.partition_point(|row| *row < self.first);
+        let end = erased.partition_point(|row| *row < self.first + self.rows as u32);
+        erased.get(start..end).unwrap_or_default()
+    }
+
+    /// The rows that stay.
+    fn kept(&self, file: &OpenFile, erased: &[u32]) -> Result<RecordBatch> {
+        let mut gone = self.erased(erased).iter().peekable();
+        let mut at = self.first;
+        let mut kept = Vec::new();
+        for batch in file.reader(None, Some(self.number), None)? {
+            let batch = batch.file("can't read", "a segment")?;
+            let end = at + batch.num_rows() as u32;
+            let mask: BooleanArray = (at..end).map(|row| Some(gone.next_if(|gone| **gone == row).is_none())).collect();
+            kept.push(filter_record_batch(&batch, &mask).file("can't filter", "a segment")?);
+            at = end;
+        }
+        concat_batches(&file.schema(), &kept).file("can't join", "a segment")
+    }
+}
+
+fn addresses_of(batch: &RecordBatch) -> Result<Vec<ContentAddress>> {
+    let column = texts(batch, IdentityColumn::ContentAddress.name());
+    let addresses: Option<Vec<_>> = (0..batch.num_rows()).map(|row| address_at(column, row)).collect();
+    addresses.ok_or_else(|| EngineError::File {
+        what: "can't read",
+        path: "a segment".to_owned(),
+        cause: "a row has no content address".into(),
+    })
+}
+
+impl Rewritten {
+    /// Bytes of the data file.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Makes its files part of the lake's folder, and of `change`.
+    pub(super) async fn publish(self, lake: &Lake, change: &mut Change) -> Result<()> {
+        let sidecar = lake.location().scratch_file()?;
+        std::io::Write::write_all(&mut sidecar.as_file(), &self.addresses)
+            .file("can't write the sidecars of", self.id.as_str())?;
+        lake.location().publish(sidecar, &self.id.sidecar(ADDRESSES_FILE)).await?;
+        let name = self.id.file_name();
+        lake.location().publish(self.data, &lake.grains.path_of(&name)).await?;
+        change.added.push(DataFile { name, size: self.size, rows: self.rows });
+        Ok(())
+    }
+}
+
+/// Writes the file `data` of a small table again, with what `edit` makes of each batch (it gets the number of the batch's
+/// first row); puts the change of files into `change`.
+pub(super) async fn edit_file(
+    lake: &Lake,
+    table: &Table,
+    data: &DataFile,
+    change: &mut Change,
+    edit: impl Fn(u32, RecordBatch) -> Result<RecordBatch>,
+) -> Result<()> {
+    let path = table.path_of(&data.name);
+    let file = OpenFile::open(lake, &path).await?;
+    let id = SegmentId::new();
+    let scratch = lake.location().scratch_file()?;
+    let sink = scratch.reopen().file("can't write", &path)?;
+    let mut writer = ArrowWriter::try_new(sink, file.schema(), Some(records_properties())).file("can't write", &path)?;
+    let (mut at, mut rows) = (0, 0);
+    for batch in file.reader(None, None, None)? {
+        let batch = batch.file("can't read", &path)?;
+        let first = at;
+        at += batch.num_rows() as u32;
+        let kept = edit(first, batch)?;
+        rows += kept.num_rows() as u64;
+        writer.write(&kept).file("can't write", &path)?;
+    }
+    writer.close().file("can't write", &path)?;
+    change.removed.push(data.clone());
+    change.changes_rows = true;
+    if rows > 0 {
+        let size = scratch.as_file().metadata().file("can't write", &path)?.len();
+        let name = id.file_name();
+        lake.location().publish(scratch, &table.path_of(&name)).await?;
+        change.added.push(DataFile { name, size, rows });
+    }
+    Ok(())
+}
+
+/// `batch` without the rows for which `gone` holds; it gets the row's number in the file.
+pub(super) fn drop_rows(first: u32, batch: &RecordBatch, gone: impl Fn(u32) -> bool) -> Result<RecordBatch> {
+    let mask: BooleanArray = (first..first + batch.num_rows() as u32).map(|row| Some(!gone(row))).collect();
+    filter_record_batch(batch, &mask).file("can't filter", "a table")
+}

@@ -1,0 +1,449 @@
+//! An erasure from the plan to the certificate.
+//!
+//! ```text
+//! survey ─▶ journal ─▶ refuse from now on ─▶ rejects ─▶ state ─▶ grains ─▶ survey again ─▶ remove files ─▶ prove ─▶ certify
+//! ```
+//!
+//! Each table changes in one commit, `grains` last. A process that is killed leaves either nothing erased, or a journal by
+//! which the next run of the same request goes on: whatever was done is found done, and the certificate covers all of it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use chrono::Utc;
+use gristmill_schemas::address::ContentAddress;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+use serde::Serialize;
+
+use super::absence::{self, Retained};
+use super::certificate::{
+    Certificate, FORMAT, Ground, Proofs, Pseudonyms, REMINDER, PSEUDONYMS, Remaining, Scope, Snapshots, leaves, tree,
+};
+use super::journal::{ERASURES, Item, Journal, keyed_hash};
+use super::matcher::{Matcher, NOBODY};
+use super::needles::Needles;
+use super::plan::Plan;
+use super::request::{Person, Request};
+use super::rewrite::{drop_rows, edit_file, without};
+use super::rows::OpenFile;
+use super::state;
+use super::survey::{Survey, type_name};
+use crate::error::{Context, EngineError, Result};
+use crate::ingest::KnownAddresses;
+use crate::keys::{Keyring, Secret};
+use crate::lake::{Change, Lake, Purged};
+
+/// How an erasure is to be done.
+#[derive(Debug)]
+pub struct Order {
+    /// Who asked, and on which ground.
+    pub ground: Ground,
+    /// Where keys are.
+    pub keyring: Keyring,
+    /// The key that signs the certificate.
+    pub signing_key: String,
+    /// True if nobody else writes to the lake: files that no commit names are removed at once.
+    pub exclusive: bool,
+    /// Threads to work on; 0 for one per core.
+    pub threads: usize,
+}
+
+/// What an erasure did.
+#[derive(Debug, Clone, Serialize)]
+pub struct Erased {
+    /// Its name.
+    pub id: String,
+    /// The plan that was followed.
+    pub plan: Plan,
+    /// What was erased, as the certificate says.
+    pub scope: Scope,
+    /// The proofs of absence.
+    pub proofs: Proofs,
+    /// True if all proofs hold.
+    pub proven: bool,
+    /// Where the signed certificate is, from the lake's root.
+    pub certificate: String,
+    /// The DID of its signer.
+    pub signer: String,
+    /// True if a killed run was finished.
+    pub resumed: bool,
+    /// Files that were physically removed.
+    pub removed: Purged,
+    /// Wall-clock time.
+    pub seconds: f64,
+}
+
+/// How often the lake is surveyed again because other writers brought in more.
+const ROUNDS: usize = 5;
+
+/// People whose pseudonyms a certificate lists one by one.
+const PSEUDONYMS_LISTED: usize = 10_000;
+
+/// Surveys `lake` for `request`; changes nothing.
+///
+/// # Errors
+/// [`EngineError::Request`] if it names nobody; what the lake says.
+pub async fn plan(lake: &mut Lake, request: &Request, threads: usize) -> Result<(Plan, Survey)> {
+    if request.is_empty() {
+        return Err(EngineError::Request(
+            "the request names nobody: give --user, --subject, --did, --session, --subjects, --consent, \
+             --withdrawn-consents or --addresses"
+                .to_owned(),
+        ));
+    }
+    lake.refresh().await?;
+    let survey = Survey::of(lake, request, Utc::now().timestamp_millis(), pool(threads)?).await?;
+    Ok((Plan::of(&survey, request.people.len()), survey))
+}
+
+/// Erases what `request` is about.
+///
+/// # Errors
+/// [`EngineError::Policy`] if something was found and nothing of it may go; [`EngineError::Key`] without a key to sign with;
+/// [`EngineError::Conflict`]; what the lake says. An erasure that was begun goes on with the next run.
+pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<Erased> {
+    let started = Instant::now();
+    // Asked for first: nothing is erased that can't be certified.
+    order.keyring.signing_key(&order.signing_key)?;
+    let key = order.keyring.derive(PSEUDONYMS)?;
+    let digest = keyed_hash(&key, request.canonical()?.as_bytes());
+    let (plan, survey) = plan(lake, request, order.threads).await?;
+    let left = Journal::load(lake, &digest, &key).await?;
+    if left.is_none() && !plan.has_work() {
+        let kept: u64 = plan.excluded.iter().filter(|(reason, _)| *reason != "not_selected").map(|(_, n)| n).sum();
+        if kept > 0 {
+            return Err(EngineError::Policy(format!("all {kept} grains that were selected must stay ({})", told(&plan))));
+        }
+    }
+    let resumed = left.is_some();
+    let journal = match left {
+        Some(journal) => journal,
+        None => begin(lake)?,
+    };
+    let mut run = Run { lake, request, order, key, digest, journal, pool: pool(order.threads)? };
+    run.spellings(&plan);
+    run.remove(survey).await?;
+    let (after, removed) = run.settle().await?;
+    let proofs = run.prove(&after).await?;
+    let (scope, path, signer) = run.certify(&after, removed, &proofs).await?;
+    let proven = holds(&proofs);
+    let id = run.journal.id.clone();
+    run.finish(&scope, &proofs, &path).await?;
+    let seconds = started.elapsed().as_secs_f64();
+    let certificate = path.to_string();
+    Ok(Erased { id, plan, scope, proofs, proven, certificate, signer, resumed, removed, seconds })
+}
+
+fn told(plan: &Plan) -> String {
+    let reasons: Vec<String> = plan.excluded.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
+    reasons.join(", ")
+}
+
+fn pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
+    let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
+    let pool = builder.thread_name(|number| format!("erase-{number}")).build();
+    Ok(Arc::new(pool.file("can't start", "threads")?))
+}
+
+fn begin(lake: &Lake) -> Result<Journal> {
+    Ok(Journal {
+        id: ulid::Ulid::generate().to_string().to_ascii_lowercase(),
+        started: Utc::now().timestamp_micros(),
+        before: versions(lake),
+        rows_before: rows(lake)?,
+        items: BTreeMap::new(),
+        events: 0,
+        bytes_rewritten: 0,
+        people: Vec::new(),
+        spellings: Vec::new(),
+    })
+}
+
+fn versions(lake: &Lake) -> BTreeMap<String, u64> {
+    [&lake.grains, &lake.state, &lake.rejects].map(|table| (table.name().to_owned(), table.version())).into()
+}
+
+fn rows(lake: &Lake) -> Result<BTreeMap<String, u64>> {
+    let count = |files: Vec<crate::lake::DataFile>| files.iter().map(|file| file.rows).sum::<u64>();
+    [&lake.grains, &lake.state, &lake.rejects]
+        .into_iter()
+        .map(|table| Ok((table.name().to_owned(), count(table.files()?))))
+        .collect()
+}
+
+fn holds(proofs: &Proofs) -> bool {
+    proofs.byte_search.is_proven() && proofs.survey.left == 0 && proofs.lookup.left == 0
+}
+
+struct Run<'a> {
+    lake: &'a mut Lake,
+    request: &'a Request,
+    order: &'a Order,
+    key: Secret,
+    /// The keyed hash of the request.
+    digest: String,
+    journal: Journal,
+    pool: Arc<rayon::ThreadPool>,
+}
+
+impl Run<'_> {
+    /// Notes the spellings that the proof must look for: those of the request and those of the lake.
+    fn spellings(&mut self, plan: &Plan) {
+        let found = plan.spellings.iter().map(|spelling| spelling.text.clone());
+        let mut spellings: HashSet<String> = self.journal.spellings.drain(..).chain(found).collect();
+        let indistinct: HashSet<&String> = plan.indistinct.iter().collect();
+        let asked = self.request.people.iter().flat_map(|person| &person.identifiers);
+        let folding = self.request.folding;
+        spellings.extend(asked.cloned());
+        spellings.retain(|spelling| !indistinct.contains(&folding.folded(spelling)));
+        self.journal.spellings = spellings.into_iter().collect();
+        self.journal.spellings.sort_unstable();
+    }
+
+    /// Removes what `survey` selects from all tables, and refuses it from now on.
+    async fn remove(&mut self, survey: Survey) -> Result<()> {
+        for found in survey.selected() {
+            let item = Item { type_byte: Some(found.type_byte), size: found.size };
+            self.journal.items.insert(found.address.to_string(), item);
+        }
+        for found in survey.selected_rejects() {
+            let item = Item { type_byte: None, size: 0 };
+            self.journal.items.entry(found.address.to_string()).or_insert(item);
+        }
+        let people = survey.selected().map(|found| found.person);
+        let people: HashSet<u32> = people.chain(survey.selected_rejects().map(|found| found.person)).collect();
+        let known: HashSet<u32> = self.journal.people.iter().copied().collect();
+        self.journal.people.extend(people.into_iter().filter(|person| *person != NOBODY && !known.contains(person)));
+        self.journal.store(self.lake, &self.digest, &self.key).await?;
+        let addresses = self.journal.addresses();
+        let now = Utc::now().timestamp_micros();
+        self.lake.refuse_from_now_on(&addresses, &self.journal.id, now).await?;
+        self.remove_rejects(&survey).await?;
+        let erased: HashSet<ContentAddress> = addresses.into_iter().collect();
+        let matcher = Matcher::new(self.request);
+        let events = state::erase(self.lake, &survey, &erased, &matcher).await?;
+        let bytes = self.remove_grains(&survey).await?;
+        if events + bytes > 0 {
+            self.journal.events += events;
+            self.journal.bytes_rewritten += bytes;
+            self.journal.store(self.lake, &self.digest, &self.key).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_rejects(&mut self, survey: &Survey) -> Result<()> {
+        let mut gone: BTreeMap<&str, HashSet<u32>> = BTreeMap::new();
+        survey.selected_rejects().for_each(|found| {
+            gone.entry(&found.file).or_default().insert(found.row);
+        });
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let mut change = Change::default();
+        for file in self.lake.rejects.files()? {
+            let Some(gone) = gone.get(&*file.name) else { continue };
+            let edit = |first, batch| drop_rows(first, &batch, |row| gone.contains(&row));
+            edit_file(self.lake, &self.lake.rejects, &file, &mut change, edit).await?;
+        }
+        // A conflict means that somebody else removed these files; the next survey sees what is left.
+        match self.lake.rejects.commit(change, "erase", 0).await {
+            Err(EngineError::Conflict(_)) => self.lake.rejects.refresh().await,
+            committed => committed.map(drop),
+        }
+    }
+
+    /// Writes the segments that hold selected rows again, all in one commit; answers the bytes that were written.
+    async fn remove_grains(&mut self, survey: &Survey) -> Result<u64> {
+        let rows = survey.rows_by_segment();
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let mut change = Change { changes_rows: true, ..Change::default() };
+        let mut bytes = 0;
+        for (number, rows) in rows {
+            let Some(segment) = survey.segments.get(number as usize) else { continue };
+            let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
+            let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
+            let rewrite = move || pool.install(|| without(&location, &file, &rows));
+            let rewritten = tokio::task::spawn_blocking(rewrite).await.file("can't finish", "a segment")??;
+            change.removed.push(segment.file.clone());
+            if let Some(rewritten) = rewritten {
+                bytes += rewritten.size();
+                rewritten.publish(self.lake, &mut change).await?;
+            }
+        }
+        change.info.insert("erasure".to_owned(), self.journal.id.clone().into());
+        // After a conflict the next survey sees what is left.
+        match self.lake.grains.commit(change, "erase", 0).await {
+            Err(EngineError::Conflict(_)) => self.lake.grains.refresh().await?,
+            committed => drop(committed?),
+        }
+        Ok(bytes)
+    }
+
+    /// Surveys the lake again until nothing is left, then removes files for good. Answers the last survey.
+    async fn settle(&mut self) -> Result<(Survey, Purged)> {
+        for _ in 0..ROUNDS {
+            self.lake.refresh().await?;
+            let erased = self.journal.addresses();
+            let now = Utc::now().timestamp_millis();
+            let survey =
+                Survey::with_references(self.lake, self.request, &erased, now, Arc::clone(&self.pool)).await?;
+            if survey.selected().next().is_none() && survey.selected_rejects().next().is_none() {
+                let removed = self.lake.purge(self.order.exclusive).await?;
+                return Ok((survey, removed));
+            }
+            self.remove(survey).await?;
+        }
+        Err(EngineError::Conflict(format!("other writers brought in more {ROUNDS} times; run the erasure again")))
+    }
+
+    async fn prove(&self, after: &Survey) -> Result<Proofs> {
+        let erased = self.journal.addresses();
+        let known = KnownAddresses::load(self.lake).await?;
+        let found = erased.iter().filter(|address| known.contains(address)).count();
+        let survey = Remaining { checked: after.grains_read, left: after.selected().count() as u64 };
+        let lookup = Remaining { checked: erased.len() as u64, left: found as u64 };
+        let needles = Needles::new(&erased, self.journal.spellings.iter().map(String::as_str));
+        let byte_search = absence::prove(self.lake, needles, self.retained(after).await?, Arc::clone(&self.pool)).await?;
+        Ok(Proofs { byte_search, survey, lookup })
+    }
+
+    /// The row groups that hold rows which were found and stay.
+    async fn retained(&self, after: &Survey) -> Result<Retained> {
+        let mut retained = Retained::new();
+        let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for found in &after.grains {
+            let Some(segment) = after.segments.get(found.segment as usize) else { continue };
+            let path = self.lake.grains.path_of(&segment.file.name);
+            if let std::collections::btree_map::Entry::Vacant(entry) = groups.entry(found.segment) {
+                entry.insert(OpenFile::open(self.lake, &path).await?.row_groups());
+            }
+            let sizes = groups.get(&found.segment).map(Vec::as_slice).unwrap_or_default();
+            retained.entry(path.to_string()).or_default().extend(group_of(sizes, found.row));
+        }
+        for found in &after.rejects {
+            let path = self.lake.rejects.path_of(&found.file);
+            if let std::collections::hash_map::Entry::Vacant(entry) = retained.entry(path.to_string()) {
+                entry.insert((0..OpenFile::open(self.lake, &path).await?.row_groups().len()).collect());
+            }
+        }
+        Ok(retained)
+    }
+
+    async fn certify(
+        &self,
+        after: &Survey,
+        removed: Purged,
+        proofs: &Proofs,
+    ) -> Result<(Scope, Path, String)> {
+        let now = Utc::now();
+        let erased = self.journal.addresses();
+        let leaves = leaves(&erased, &self.key);
+        let scope = self.scope(removed)?;
+        let mut exceptions: BTreeMap<String, u64> = BTreeMap::new();
+        let bars = after.grains.iter().map(|found| &found.bar).chain(after.rejects.iter().map(|found| &found.bar));
+        bars.flatten().for_each(|bar| *exceptions.entry(bar.name().to_owned()).or_default() += 1);
+        let after_versions = versions(self.lake);
+        let snapshots = self.journal.before.iter().map(|(table, before)| {
+            let after = after_versions.get(table).copied().unwrap_or_default();
+            (table.clone(), Snapshots { before: *before, after })
+        });
+        let instant = |micros: i64| {
+            let instant = chrono::DateTime::from_timestamp_micros(micros).unwrap_or_default();
+            instant.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+        };
+        let certificate = Certificate {
+            format: FORMAT.to_owned(),
+            id: self.journal.id.clone(),
+            request: self.order.ground.clone(),
+            selector: self.pseudonyms()?,
+            began_at: instant(self.journal.started),
+            ended_at: instant(now.timestamp_micros()),
+            method: "rewritten".to_owned(),
+            scope: scope.clone(),
+            exceptions,
+            unsearchable: after.unsearchable,
+            snapshots: snapshots.collect(),
+            proofs: proofs.clone(),
+            merkle: tree(&leaves),
+            reminder: REMINDER.to_owned(),
+        };
+        let key = self.order.keyring.signing_key(&self.order.signing_key)?;
+        let signed = certificate.sign(&key, now.timestamp_micros())?;
+        let path = Path::from(format!("{ERASURES}/{}.cose", self.journal.id));
+        let store = self.lake.location().store();
+        let leaves_path = Path::from(format!("{ERASURES}/{}.leaves", self.journal.id));
+        store.put(&leaves_path, PutPayload::from(leaves.concat())).await.file("can't write", &leaves_path)?;
+        store.put(&path, PutPayload::from(signed)).await.file("can't write", &path)?;
+        let signer = gristmill_schemas::sign::did_of_key(&key.verifying_key());
+        Ok((scope, path, signer))
+    }
+
+    fn scope(&self, removed: Purged) -> Result<Scope> {
+        let mut scope = Scope {
+            events: self.journal.events,
+            people: self.journal.people.len() as u64,
+            rows_before: self.journal.rows_before.clone(),
+            rows_after: rows(self.lake)?,
+            bytes_rewritten: self.journal.bytes_rewritten,
+            files_removed: removed.files,
+            ..Scope::default()
+        };
+        for item in self.journal.items.values() {
+            match item.type_byte {
+                Some(byte) => {
+                    scope.grains += 1;
+                    scope.bytes += u64::from(item.size);
+                    *scope.grains_by_type.entry(type_name(byte)).or_default() += 1;
+                }
+                None => scope.rejects += 1,
+            }
+        }
+        Ok(scope)
+    }
+
+    fn pseudonyms(&self) -> Result<Pseudonyms> {
+        let people = &self.request.people;
+        let pseudonym = |person: &Person| -> Result<String> {
+            let whole = serde_json::to_vec(&(&person.identifiers, &person.sessions)).file("can't write", "a pseudonym")?;
+            Ok(keyed_hash(&self.key, &whole))
+        };
+        let listed = if people.len() <= PSEUDONYMS_LISTED { people.as_slice() } else { &[] };
+        let pseudonyms = listed.iter().map(pseudonym).collect::<Result<_>>()?;
+        Ok(Pseudonyms { people: people.len(), request: self.digest.clone(), pseudonyms })
+    }
+
+    /// Writes the audit entry, if it isn't there yet, and removes the journal.
+    async fn finish(&mut self, scope: &Scope, proofs: &Proofs, certificate: &Path) -> Result<()> {
+        let id = &self.journal.id;
+        let recorded = self.lake.has_recorded("erase", id).await?;
+        if !recorded {
+            let signed = self.lake.location().read(certificate).await?;
+            let details = serde_json::json!({
+                "id": id,
+                "request": self.digest,
+                "people": self.request.people.len(),
+                "grains": scope.grains,
+                "rejects": scope.rejects,
+                "events": scope.events,
+                "proven": holds(proofs),
+                "certificate_blake3": blake3::hash(&signed).to_hex().to_string(),
+                "version": self.lake.grains.version(),
+            });
+            self.lake.record("erase", details).await?;
+        }
+        Journal::remove(self.lake, &self.digest).await
+    }
+}
+
+/// The row group that holds `row`.
+fn group_of(sizes: &[usize], row: u32) -> Option<usize> {
+    let mut end = 0;
+    sizes.iter().position(|size| {
+        end += size;
+        (row as usize) < end
+    })
+}

@@ -1,0 +1,170 @@
+//! Lifecycle events of erased grains.
+//!
+//! Events of an erased grain go with it. An event that names an erased grain as the successor of another stays without the
+//! name, and a grain whose erased successor said by itself that it supersedes gets such an event: forgetting the newest
+//! version must not bring the one before it back. Names of people in `actor` and `reason` are blanked.
+
+use std::collections::{BTreeMap, HashSet};
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{filter_record_batch, nullif};
+use arrow::datatypes::TimestampMicrosecondType;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent, StateRow, state_batch};
+use gristmill_schemas::grain::Field;
+
+use super::matcher::{Hits, Matcher};
+use super::rewrite::edit_file;
+use super::rows::{OpenFile, address_at, text_at, texts};
+use super::survey::Survey;
+use crate::error::{Context, EngineError, Result};
+use crate::lake::{Change, DataFile, Lake};
+
+/// What happens to the events of one file.
+struct Edits {
+    file: DataFile,
+    removed: HashSet<u32>,
+    blanked: BTreeMap<&'static str, HashSet<u32>>,
+}
+
+/// How often the commit is tried again behind those of other writers.
+const ATTEMPTS: usize = 10;
+
+/// Removes what `state` says of the grains that `survey` selects and of the people that `matcher` knows; answers how many
+/// events were removed or blanked.
+pub(super) async fn erase(
+    lake: &mut Lake,
+    survey: &Survey,
+    erased: &HashSet<ContentAddress>,
+    matcher: &Matcher,
+) -> Result<u64> {
+    let orphans = orphans(lake, survey, erased).await?;
+    for _ in 0..ATTEMPTS {
+        lake.state.refresh().await?;
+        let edits = plan(lake, erased, matcher).await?;
+        let fresh = unsaid(lake, &orphans).await?;
+        if edits.is_empty() && fresh.is_empty() {
+            return Ok(0);
+        }
+        let mut change = Change { changes_rows: true, ..Change::default() };
+        let mut count = 0;
+        for edit in &edits {
+            count += edit.removed.len() + edit.blanked.values().flatten().collect::<HashSet<_>>().len();
+            edit_file(lake, &lake.state, &edit.file, &mut change, |first, batch| edit.apply(first, batch)).await?;
+        }
+        if !fresh.is_empty() {
+            let batch = state_batch(&fresh).file("can't write", "state")?;
+            change.added.push(lake.state.write_file(&batch).await?);
+        }
+        match lake.state.commit(change, "erase", 0).await {
+            Err(EngineError::Conflict(_)) => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(count as u64),
+        }
+    }
+    Err(EngineError::Conflict("other writers were faster".to_owned()))
+}
+
+impl Edits {
+    fn apply(&self, first: u32, batch: RecordBatch) -> Result<RecordBatch> {
+        let rows = first..first + batch.num_rows() as u32;
+        let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
+        for (name, blanked) in &self.blanked {
+            let Ok(at) = batch.schema().index_of(name) else { continue };
+            let mask: BooleanArray = rows.clone().map(|row| Some(blanked.contains(&row))).collect();
+            if let Some(column) = columns.get_mut(at) {
+                *column = nullif(column, &mask).file("can't blank", "state")?;
+            }
+        }
+        let batch = RecordBatch::try_new(batch.schema(), columns).file("can't blank", "state")?;
+        let keep: BooleanArray = rows.map(|row| Some(!self.removed.contains(&row))).collect();
+        filter_record_batch(&batch, &keep).file("can't filter", "state")
+    }
+}
+
+/// The files that have something to remove or blank.
+async fn plan(lake: &Lake, erased: &HashSet<ContentAddress>, matcher: &Matcher) -> Result<Vec<Edits>> {
+    let mut out = Vec::new();
+    let mut hits = Hits::default();
+    for file in lake.state.files()? {
+        let open = OpenFile::open(lake, &lake.state.path_of(&file.name)).await?;
+        let mut edits = Edits { file, removed: HashSet::new(), blanked: BTreeMap::new() };
+        let mut at = 0;
+        for batch in open.reader(None, None, None)? {
+            let batch = batch.file("can't read", "state")?;
+            for row in 0..batch.num_rows() {
+                let number = at + row as u32;
+                let names = |column| address_at(texts(&batch, column), row).is_some_and(|found| erased.contains(&found));
+                if names("content_address") {
+                    edits.removed.insert(number);
+                    continue;
+                }
+                if names("value") {
+                    edits.blanked.entry("value").or_default().insert(number);
+                }
+                for column in ["actor", "reason"] {
+                    let text = text_at(texts(&batch, column), row);
+                    if text.is_some_and(|text| matcher.names_somebody(text, &mut hits)) {
+                        edits.blanked.entry(column).or_default().insert(number);
+                    }
+                }
+            }
+            at += batch.num_rows() as u32;
+        }
+        if !edits.removed.is_empty() || !edits.blanked.is_empty() {
+            out.push(edits);
+        }
+    }
+    Ok(out)
+}
+
+/// Grains that stay and that an erased grain superseded by its own word, with when.
+async fn orphans(lake: &Lake, survey: &Survey, erased: &HashSet<ContentAddress>) -> Result<Vec<(ContentAddress, i64)>> {
+    let mut out = Vec::new();
+    let columns = [IdentityColumn::Supersedes.name(), Field::CreatedAt.name(), IdentityColumn::IngestedAt.name()];
+    for (number, rows) in survey.rows_by_segment() {
+        let Some(segment) = survey.segments.get(number as usize) else { continue };
+        let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
+        for batch in file.pick(&columns, &rows)? {
+            let instants = |name| {
+                let column = batch.column_by_name(name);
+                column.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>())
+            };
+            let (created, ingested) = (instants(columns[1]), instants(columns[2]));
+            super::rows::links(&batch, |row, _, old| {
+                let at = [created, ingested].into_iter().flatten().find(|column| column.is_valid(row));
+                if !erased.contains(&old) {
+                    out.push((old, at.map_or(0, |column| column.value(row))));
+                }
+            });
+        }
+    }
+    Ok(out)
+}
+
+/// Events for `orphans` that `state` doesn't have already.
+async fn unsaid(lake: &Lake, orphans: &[(ContentAddress, i64)]) -> Result<Vec<StateRow>> {
+    if orphans.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut said = HashSet::new();
+    for batch in lake.state.read_columns(&["content_address", "event"]).await? {
+        for row in 0..batch.num_rows() {
+            if text_at(texts(&batch, "event"), row) == Some(LifecycleEvent::Superseded.name()) {
+                said.extend(address_at(texts(&batch, "content_address"), row));
+            }
+        }
+    }
+    let event = |(address, at): &(ContentAddress, i64)| StateRow {
+        content_address: address.to_string(),
+        event: LifecycleEvent::Superseded,
+        value: None,
+        at: *at,
+        actor: None,
+        reason: Some("its successor was erased".to_owned()),
+        source_id: None,
+    };
+    let mut fresh: Vec<_> = orphans.iter().filter(|(address, _)| said.insert(*address)).map(event).collect();
+    fresh.sort_by(|left, right| left.content_address.cmp(&right.content_address));
+    Ok(fresh)
+}

@@ -1,0 +1,328 @@
+//! The keyring file: JSON with sealed secrets.
+
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use aes_gcm::aead::{Aead, Generate, Key, KeyInit, Payload};
+use aes_gcm::{Aes256Gcm, Nonce};
+use argon2::{Algorithm, Argon2, Params, Version};
+use chrono::Utc;
+use gristmill_schemas::sign::{SigningKey, did_of_key};
+use hkdf::Hkdf;
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::error::{Context, EngineError, Result};
+
+/// 32 bytes that nobody should see.
+pub type Secret = Zeroizing<[u8; 32]>;
+
+/// The version of the file's form.
+const FORMAT: &str = "gristmill-keyring/1";
+
+/// The entry from which keys for single purposes are derived.
+const MASTER: &str = "master";
+
+/// Argon2id's cost: memory in KiB, passes, lanes.
+const COST: (u32, u32, u32) = (19_456, 2, 1);
+
+/// The highest cost that a file may ask for, so that a hostile file can't take all memory: 1 GiB, 16 passes, 16 lanes.
+const COST_LIMIT: (u32, u32, u32) = (1 << 20, 16, 16);
+
+/// A keyring that was unlocked.
+pub struct Keyring {
+    path: PathBuf,
+    file: File,
+    key: Secret,
+}
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Keyring({}, {} entries)", self.path.display(), self.file.keys.len())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    format: String,
+    kdf: Kdf,
+    keys: Vec<KeyEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kdf {
+    name: String,
+    salt: String,
+    memory_kib: u32,
+    passes: u32,
+    lanes: u32,
+}
+
+/// One entry of the file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KeyEntry {
+    /// Its name.
+    pub name: String,
+    /// `master` or `ed25519`.
+    pub kind: String,
+    /// The DID of a signing key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub did: Option<String>,
+    /// When it was made, as an RFC 3339 date-time.
+    pub created_at: String,
+    nonce: String,
+    sealed: String,
+}
+
+/// What anybody may know of a key.
+#[derive(Debug, Clone, Serialize)]
+pub struct PublicKey {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// The DID of a signing key.
+    pub did: Option<String>,
+    /// When it was made.
+    pub created_at: String,
+}
+
+impl Keyring {
+    /// Opens the keyring in the file `path`.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`] if there is none, it can't be understood, or the passphrase isn't its own.
+    pub fn open(path: &Path, passphrase: &str) -> Result<Keyring> {
+        let file = read(path)?;
+        let key = stretch(passphrase, &file.kdf)?;
+        let keyring = Keyring { path: path.to_owned(), file, key };
+        keyring.secret(MASTER)?;
+        Ok(keyring)
+    }
+
+    /// Opens the keyring in the file `path`, or makes one there.
+    ///
+    /// # Errors
+    /// As [`Keyring::open`]; [`EngineError::File`] if it can't be written.
+    pub fn open_or_create(path: &Path, passphrase: &str) -> Result<Keyring> {
+        if path.exists() {
+            return Keyring::open(path, passphrase);
+        }
+        if passphrase.is_empty() {
+            return Err(EngineError::Key("an empty passphrase protects nothing".to_owned()));
+        }
+        let (memory_kib, passes, lanes) = COST;
+        let salt = hex::encode(random());
+        let kdf = Kdf { name: "argon2id".to_owned(), salt, memory_kib, passes, lanes };
+        let key = stretch(passphrase, &kdf)?;
+        let file = File { format: FORMAT.to_owned(), kdf, keys: Vec::new() };
+        let mut keyring = Keyring { path: path.to_owned(), file, key };
+        keyring.add(MASTER, MASTER, None, &random())?;
+        Ok(keyring)
+    }
+
+    /// What anybody may know of the keys in the file `path`.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`].
+    pub fn public(path: &Path) -> Result<Vec<PublicKey>> {
+        let keys = read(path)?.keys.into_iter();
+        Ok(keys
+            .map(|KeyEntry { name, kind, did, created_at, .. }| PublicKey { name, kind, did, created_at })
+            .collect())
+    }
+
+    /// Makes a signing key; answers its DID.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`] if the name is taken; [`EngineError::File`].
+    pub fn generate(&mut self, name: &str) -> Result<String> {
+        if self.file.keys.iter().any(|entry| entry.name == name) {
+            return Err(EngineError::Key(format!("the keyring has a key `{name}` already")));
+        }
+        let seed = random();
+        let did = did_of_key(&SigningKey::from_seed(&seed).verifying_key());
+        self.add(name, "ed25519", Some(did.clone()), &seed)?;
+        Ok(did)
+    }
+
+    /// The signing key `name`.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`] if there is none.
+    pub fn signing_key(&self, name: &str) -> Result<SigningKey> {
+        match self.file.keys.iter().find(|entry| entry.name == name) {
+            Some(entry) if entry.kind == "ed25519" => Ok(SigningKey::from_seed(&*self.secret(name)?)),
+            _ => Err(EngineError::Key(format!(
+                "the keyring `{}` has no signing key `{name}`; `gristmill keys generate {name}` makes one",
+                self.path.display()
+            ))),
+        }
+    }
+
+    /// The key for one purpose, derived from the master secret.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`] if the master secret is missing.
+    pub fn derive(&self, purpose: &str) -> Result<Secret> {
+        let master = self.secret(MASTER)?;
+        let mut key = Secret::default();
+        Hkdf::<Sha256>::new(None, &*master)
+            .expand(purpose.as_bytes(), &mut *key)
+            .map_err(|_| EngineError::Key("a key can't be derived".to_owned()))?;
+        Ok(key)
+    }
+
+    fn secret(&self, name: &str) -> Result<Secret> {
+        let entry = self.file.keys.iter().find(|entry| entry.name == name);
+        let entry = entry.ok_or_else(|| EngineError::Key(format!("the keyring has no key `{name}`")))?;
+        let wrong = || {
+            EngineError::Key(format!(
+                "the passphrase doesn't open the keyring `{}`, or the file is damaged",
+                self.path.display()
+            ))
+        };
+        let (nonce, sealed) =
+            (hex::decode(&entry.nonce).map_err(|_| wrong())?, hex::decode(&entry.sealed).map_err(|_| wrong())?);
+        let nonce: [u8; 12] = nonce.try_into().map_err(|_| wrong())?;
+        let payload = Payload { msg: &sealed, aad: &entry.bound() };
+        let clear = Zeroizing::new(cipher(&self.key)?.decrypt(&Nonce::from(nonce), payload).map_err(|_| wrong())?);
+        let bytes: [u8; 32] = clear.as_slice().try_into().map_err(|_| wrong())?;
+        Ok(Zeroizing::new(bytes))
+    }
+
+    fn add(&mut self, name: &str, kind: &str, did: Option<String>, secret: &[u8; 32]) -> Result<()> {
+        let nonce = Nonce::generate();
+        let mut entry = KeyEntry {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            did,
+            created_at: Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+            nonce: hex::encode(nonce),
+            sealed: String::new(),
+        };
+        let payload = Payload { msg: secret.as_slice(), aad: &entry.bound() };
+        let sealed = cipher(&self.key)?.encrypt(&nonce, payload);
+        entry.sealed = hex::encode(sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?);
+        self.file.keys.push(entry);
+        self.write()
+    }
+
+    /// Replaces the file as a whole, readable by its owner only.
+    fn write(&self) -> Result<()> {
+        let shown = self.path.display().to_string();
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).file("can't make the folder of", &shown)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder).file("can't write", &shown)?;
+        let text = serde_json::to_vec_pretty(&self.file).file("can't write", &shown)?;
+        file.write_all(&text).and_then(|()| file.as_file().sync_all()).file("can't write", &shown)?;
+        file.persist(&self.path).file("can't write", &shown)?;
+        Ok(())
+    }
+}
+
+impl KeyEntry {
+    /// What the seal vouches for beside the secret: an entry can't be given another name, kind or DID.
+    fn bound(&self) -> Vec<u8> {
+        format!("{FORMAT}\n{}\n{}\n{}", self.name, self.kind, self.did.as_deref().unwrap_or_default()).into_bytes()
+    }
+}
+
+fn read(path: &Path) -> Result<File> {
+    let shown = path.display();
+    let text = std::fs::read(path).map_err(|error| {
+        EngineError::Key(format!("can't read the keyring `{shown}`: {error}; `gristmill keys generate NAME` makes one"))
+    })?;
+    let file: File = serde_json::from_slice(&text)
+        .map_err(|error| EngineError::Key(format!("`{shown}` isn't a keyring: {error}")))?;
+    if file.format != FORMAT {
+        return Err(EngineError::Key(format!("`{shown}` has the form `{}`; `{FORMAT}` is known", file.format)));
+    }
+    Ok(file)
+}
+
+/// The key that Argon2id makes of a passphrase.
+fn stretch(passphrase: &str, kdf: &Kdf) -> Result<Secret> {
+    let fault = |what: &dyn fmt::Display| EngineError::Key(format!("the keyring's key derivation: {what}"));
+    let cost = (kdf.memory_kib, kdf.passes, kdf.lanes);
+    if kdf.name != "argon2id" || cost.0 > COST_LIMIT.0 || cost.1 > COST_LIMIT.1 || cost.2 > COST_LIMIT.2 {
+        return Err(fault(&format!("`{}` at cost {cost:?} isn't accepted", kdf.name)));
+    }
+    let salt = hex::decode(&kdf.salt).map_err(|error| fault(&error))?;
+    let params = Params::new(cost.0, cost.1, cost.2, Some(32)).map_err(|error| fault(&error))?;
+    let mut key = Secret::default();
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into(passphrase.as_bytes(), &salt, &mut *key)
+        .map_err(|error| fault(&error))?;
+    Ok(key)
+}
+
+fn cipher(key: &Secret) -> Result<Aes256Gcm> {
+    Aes256Gcm::new_from_slice(&**key).map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))
+}
+
+/// 32 bytes from the system's generator.
+pub(crate) fn random() -> [u8; 32] {
+    Key::<Aes256Gcm>::generate().into()
+}
+
+/// Seals `clear` under `key`: nonce, then ciphertext.
+pub(crate) fn seal(key: &Secret, clear: &[u8]) -> Result<Vec<u8>> {
+    let nonce = Nonce::generate();
+    let sealed = cipher(key)?.encrypt(&nonce, clear);
+    let sealed = sealed.map_err(|_| EngineError::Key("can't seal".to_owned()))?;
+    Ok([nonce.as_slice(), &sealed].concat())
+}
+
+/// Opens what [`seal`] sealed; `None` if it was another key or was changed.
+pub(crate) fn unseal(key: &Secret, sealed: &[u8]) -> Option<Vec<u8>> {
+    let (nonce, sealed) = sealed.split_first_chunk::<12>()?;
+    cipher(key).ok()?.decrypt(&Nonce::from(*nonce), sealed).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keyring_opens_with_its_passphrase_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/keyring.json");
+        let mut made = Keyring::open_or_create(&path, "correct horse").unwrap();
+        let did = made.generate("erasure").unwrap();
+        let derived = made.derive("pseudonyms").unwrap();
+        assert!(made.generate("erasure").is_err());
+        let again = Keyring::open(&path, "correct horse").unwrap();
+        assert_eq!(did_of_key(&again.signing_key("erasure").unwrap().verifying_key()), did);
+        assert_eq!(again.derive("pseudonyms").unwrap(), derived);
+        assert_ne!(again.derive("other").unwrap(), derived);
+        assert!(again.signing_key("nobody").is_err() && again.signing_key("master").is_err());
+        let error = Keyring::open(&path, "wrong").unwrap_err().to_string();
+        assert!(error.contains("passphrase"), "{error}");
+        assert_eq!(Keyring::public(&path).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn an_entry_that_was_renamed_or_changed_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keyring.json");
+        Keyring::open_or_create(&path, "p").unwrap().generate("a").unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("\"name\": \"a\"", "\"name\": \"b\"")).unwrap();
+        assert!(Keyring::open(&path, "p").unwrap().signing_key("b").is_err());
+        std::fs::write(&path, text.replace("argon2id", "md5")).unwrap();
+        assert!(Keyring::open(&path, "p").is_err());
+    }
+
+    #[test]
+    fn what_is_sealed_opens_with_the_same_key_only() {
+        let (key, other) = (Zeroizing::new(random()), Zeroizing::new(random()));
+        let mut sealed = seal(&key, b"journal").unwrap();
+        assert_eq!(unseal(&key, &sealed).unwrap(), b"journal");
+        assert!(unseal(&other, &sealed).is_none());
+        sealed[15] ^= 1;
+        assert!(unseal(&key, &sealed).is_none());
+    }
+}

@@ -1,0 +1,125 @@
+//! Which grains were erased: keyed hashes of their addresses, so that a later import doesn't bring them back.
+//!
+//! A row is a token: BLAKE3 of the address, keyed with the lake's own key, which stands beside it. The tokens of two lakes
+//! can't be compared, and no token tells an address.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use gristmill_schemas::address::ContentAddress;
+
+use super::Lake;
+use super::records::text;
+use super::table::Change;
+use crate::error::{Context, EngineError, Result};
+use crate::keys::random;
+
+/// The table of tokens.
+pub const ERASED: &str = "erased";
+
+/// How often a commit is put behind those of other writers.
+const ATTEMPTS: usize = 20;
+
+/// The schema of `erased`.
+pub(super) fn erased_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("token", DataType::Utf8, false),
+        Field::new("erasure_id", DataType::Utf8, false),
+        Field::new("at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), false),
+    ]))
+}
+
+/// The grains that a lake refuses because they were erased. Look-ups take one short hash, and nothing if there are none.
+#[derive(Debug, Clone, Default)]
+pub struct ErasedGrains {
+    /// Tokens by key. There is one key, unless two first erasures ran at the same time.
+    tokens: Arc<HashMap<[u8; 32], HashSet<[u8; 32]>>>,
+}
+
+impl ErasedGrains {
+    /// The tokens of `lake`, as far as its handle sees.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub async fn load(lake: &Lake) -> Result<ErasedGrains> {
+        let mut tokens: HashMap<[u8; 32], HashSet<[u8; 32]>> = HashMap::new();
+        for batch in lake.erased.read_columns(&["key", "token"]).await? {
+            for row in 0..batch.num_rows() {
+                let digest = |name| text(&batch, name, row).and_then(digest_of);
+                let (key, token) = digest("key").zip(digest("token")).ok_or("a token isn't 64 hex digits").map_err(
+                    |what: &str| EngineError::File { what: "can't read", path: ERASED.to_owned(), cause: what.into() },
+                )?;
+                tokens.entry(key).or_default().insert(token);
+            }
+        }
+        Ok(ErasedGrains { tokens: Arc::new(tokens) })
+    }
+
+    /// True if nothing was erased.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// True if the grain called `address` was erased.
+    pub fn contains(&self, address: &ContentAddress) -> bool {
+        self.tokens.iter().any(|(key, tokens)| tokens.contains(&token_of(key, address)))
+    }
+
+    fn key(&self) -> Option<[u8; 32]> {
+        self.tokens.keys().min().copied()
+    }
+}
+
+fn token_of(key: &[u8; 32], address: &ContentAddress) -> [u8; 32] {
+    *blake3::keyed_hash(key, address.as_bytes()).as_bytes()
+}
+
+fn digest_of(text: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    hex::decode_to_slice(text, &mut digest).ok()?;
+    Some(digest)
+}
+
+impl Lake {
+    /// Refuses `addresses` from now on. Those that are refused already aren't added again.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`], [`EngineError::File`], [`EngineError::Delta`].
+    pub async fn refuse_from_now_on(
+        &mut self,
+        addresses: &[ContentAddress],
+        erasure_id: &str,
+        now: i64,
+    ) -> Result<usize> {
+        self.erased.refresh().await?;
+        let known = ErasedGrains::load(self).await?;
+        let key = known.key().unwrap_or_else(random);
+        let fresh: HashSet<[u8; 32]> = addresses
+            .iter()
+            .filter(|address| !known.contains(address))
+            .map(|address| token_of(&key, address))
+            .collect();
+        if fresh.is_empty() {
+            return Ok(0);
+        }
+        // In the order of the tokens, which says nothing about the order of what was erased.
+        let mut tokens: Vec<String> = fresh.iter().map(hex::encode).collect();
+        tokens.sort_unstable();
+        let count = tokens.len();
+        let key = hex::encode(key);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from_iter_values(tokens.iter().map(|_| &key))),
+            Arc::new(StringArray::from_iter_values(tokens.iter())),
+            Arc::new(StringArray::from_iter_values(tokens.iter().map(|_| erasure_id))),
+            Arc::new(TimestampMicrosecondArray::from_value(now, count).with_timezone("UTC")),
+        ];
+        let batch = RecordBatch::try_new(erased_schema(), columns).file("can't write", ERASED)?;
+        let file = self.erased.write_file(&batch).await?;
+        let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+        self.erased.commit(change, "erase", ATTEMPTS).await?;
+        Ok(count)
+    }
+}

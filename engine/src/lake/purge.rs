@@ -1,0 +1,122 @@
+//! Physical removal: files that are no part of a table any more, and the log entries that spoke of them.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use chrono::Utc;
+use deltalake::checkpoints::create_checkpoint;
+use futures::TryStreamExt;
+use object_store::ObjectMeta;
+use object_store::path::Path;
+
+use super::location::SCRATCH;
+use super::table::{Table, delta_error};
+use super::{Lake, LakeLocation};
+use crate::error::Result;
+use crate::segment::{SIDECARS, SegmentId};
+
+/// What was removed for good.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Purged {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Files that no commit names and that were changed within so long may belong to a writer at work.
+const GRACE: Duration = Duration::from_secs(3_600);
+
+impl Purged {
+    async fn remove(&mut self, location: &LakeLocation, file: &ObjectMeta) -> Result<()> {
+        location.delete(&file.location).await?;
+        self.files += 1;
+        self.bytes += file.size;
+        Ok(())
+    }
+}
+
+impl Table {
+    /// Writes a checkpoint of the newest version and removes everything that only earlier versions need: data files and
+    /// log entries. Earlier versions can't be read afterwards. Files that no version names are removed if they are an
+    /// hour old, or at once if `exclusive` says that nobody else writes.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`](crate::error::EngineError::Delta), [`EngineError::File`](crate::error::EngineError::File).
+    pub async fn purge(&mut self, exclusive: bool) -> Result<Purged> {
+        let fault = delta_error("can't write a checkpoint", self.name());
+        // Listed before the log is read: what is committed in between isn't taken for garbage.
+        let files = self.location().list(self.name()).await?;
+        self.refresh().await?;
+        let version = self.version();
+        create_checkpoint(self.delta(), None).await.map_err(fault)?;
+        let live: HashSet<Path> = self.files()?.into_iter().map(|file| self.path_of(&file.name)).collect();
+        let retired: HashSet<Path> = self.retired_files().await?.iter().map(|name| self.path_of(name)).collect();
+        let log = Path::from(format!("{}/_delta_log", self.name()));
+        let mut purged = Purged::default();
+        for file in files {
+            let gone = match file.location.prefix_matches(&log) {
+                true => is_older_entry(&file.location, version),
+                false => {
+                    !live.contains(&file.location)
+                        && (exclusive || retired.contains(&file.location) || is_old(&file))
+                }
+            };
+            if gone {
+                purged.remove(self.location(), &file).await?;
+            }
+        }
+        Ok(purged)
+    }
+
+    /// Names of files that ceased to be part of the table, as far as the log knows.
+    async fn retired_files(&self) -> Result<Vec<String>> {
+        let fault = delta_error("can't read the log", self.name());
+        let state = self.delta().snapshot().map_err(&fault)?;
+        let log_store = self.delta().log_store();
+        let retired: Vec<_> = state.all_tombstones(&*log_store).try_collect().await.map_err(&fault)?;
+        Ok(retired.iter().map(|file| file.path().into_owned()).collect())
+    }
+}
+
+impl Lake {
+    /// [`Table::purge`] for every table that erasure touches, with sidecars of segments that are gone and files that killed
+    /// processes left.
+    ///
+    /// # Errors
+    /// As [`Table::purge`].
+    pub async fn purge(&mut self, exclusive: bool) -> Result<Purged> {
+        let sidecars = self.location().list(SIDECARS).await?;
+        let retired = self.grains.retired_files().await?;
+        let retired: HashSet<SegmentId> = retired.iter().filter_map(|name| SegmentId::of_file(name)).collect();
+        let mut purged = Purged::default();
+        for table in [&mut self.rejects, &mut self.state, &mut self.grains] {
+            let Purged { files, bytes } = table.purge(exclusive).await?;
+            purged.files += files;
+            purged.bytes += bytes;
+        }
+        let live: HashSet<SegmentId> = self.segments()?.into_iter().map(|segment| segment.id).collect();
+        for file in sidecars {
+            let name = file.location.parts().nth(1).map(|part| format!("part-{}.parquet", part.as_ref()));
+            let Some(segment) = name.and_then(|name| SegmentId::of_file(&name)) else { continue };
+            if !live.contains(&segment) && (exclusive || retired.contains(&segment) || is_old(&file)) {
+                purged.remove(self.location(), &file).await?;
+                self.location().remove_empty_folder(&file.location);
+            }
+        }
+        for file in self.location().list(SCRATCH).await?.into_iter().filter(|file| exclusive || is_old(file)) {
+            purged.remove(self.location(), &file).await?;
+        }
+        Ok(purged)
+    }
+}
+
+fn is_old(file: &ObjectMeta) -> bool {
+    Utc::now().signed_duration_since(file.last_modified).to_std().is_ok_and(|age| age > GRACE)
+}
+
+/// True for commits and checkpoints before `version`.
+fn is_older_entry(path: &Path, version: u64) -> bool {
+    let entry = path.filename().and_then(|name| name.split('.').next()).filter(|digits| digits.len() == 20);
+    entry.and_then(|digits| digits.parse::<u64>().ok()).is_some_and(|entry| entry < version)
+}
