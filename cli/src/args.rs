@@ -1,5 +1,7 @@
 //! The command line: every command and flag, once. Help, man pages and completions are made from it.
 
+pub mod govern;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -132,6 +134,19 @@ pub enum Command {
     Reindex(Reindex),
     /// Show what the lake is made of
     Describe(Describe),
+    /// Remove everything about a person, provably
+    Erase(govern::Erase),
+    /// Hand out everything that is held about a person
+    ReportSubject(govern::ReportSubject),
+    /// Check, show or use certificates of erasures
+    #[command(subcommand)]
+    Certificate(govern::Certificate),
+    /// Check the audit log
+    #[command(subcommand)]
+    Audit(govern::Audit),
+    /// Make and list keys
+    #[command(subcommand)]
+    Keys(govern::KeyCommand),
     /// Write a seeded, realistic corpus
     Generate(Generate),
     /// Print a completion script for a shell

@@ -33,6 +33,7 @@ pub struct Failure {
 
 const ENVIRONMENT: u8 = 1;
 const DATA: u8 = 2;
+const POLICY: u8 = 3;
 const CONFLICT: u8 = 4;
 const INTERRUPTED: u8 = 130;
 
@@ -62,7 +63,8 @@ impl Display for Failure {
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         let code = match error {
-            EngineError::Refused { .. } => DATA,
+            EngineError::Refused { .. } | EngineError::NotAbsent(_) => DATA,
+            EngineError::Policy(_) => POLICY,
             EngineError::Conflict(_) => CONFLICT,
             EngineError::Interrupted => INTERRUPTED,
             _ => ENVIRONMENT,

@@ -7,6 +7,7 @@ mod describe;
 mod export;
 mod gc;
 mod generate;
+mod govern;
 mod grain;
 mod ingest;
 mod inspect;
@@ -39,6 +40,11 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Grain(Grain::Decode(lines)) => grain::decode(lines),
         Command::Grain(Grain::Check(lines)) => grain::check(lines),
         Command::Sql(arguments) => sql::run(&context, arguments).await,
+        Command::Erase(arguments) => govern::erase(&context, arguments).await,
+        Command::ReportSubject(arguments) => govern::report(&context, arguments).await,
+        Command::Certificate(arguments) => govern::certificate(&context, arguments),
+        Command::Audit(arguments) => govern::audit(&context, arguments).await,
+        Command::Keys(arguments) => govern::keys(&context, arguments),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
         _ => Err(Failure::usage("later")),

@@ -51,8 +51,7 @@ pub(super) async fn prove(
     pool: Arc<rayon::ThreadPool>,
 ) -> Result<Absence> {
     let (addresses, identifiers) = needles.counts();
-    let mut whole =
-        Absence { addresses: addresses as u64, identifiers: identifiers as u64, ..Absence::default() };
+    let mut whole = Absence { addresses: addresses as u64, identifiers: identifiers as u64, ..Absence::default() };
     let (needles, retained) = (Arc::new(needles), Arc::new(retained));
     for file in lake.location().list("").await? {
         let path = file.location.to_string();
@@ -123,13 +122,7 @@ impl Search<'_> {
         Ok(found)
     }
 
-    fn pages(
-        &self,
-        path: &str,
-        bytes: MappedFile,
-        groups: Option<&HashSet<usize>>,
-        found: &mut Absence,
-    ) -> Result<()> {
+    fn pages(&self, path: &str, bytes: MappedFile, groups: Option<&HashSet<usize>>, found: &mut Absence) -> Result<()> {
         use rayon::prelude::*;
         let reader = SerializedFileReader::new(bytes).file("can't search", path)?;
         let parts: Vec<Absence> = (0..reader.num_row_groups())

@@ -176,7 +176,8 @@ impl Certificate {
     /// # Errors
     /// [`EngineError::Key`] if it can't be written.
     pub fn sign(&self, key: &SigningKey, now: i64) -> Result<Vec<u8>> {
-        let fault = |error: &dyn std::fmt::Display| EngineError::Key(format!("the certificate can't be signed: {error}"));
+        let fault =
+            |error: &dyn std::fmt::Display| EngineError::Key(format!("the certificate can't be signed: {error}"));
         let json = serde_json::to_vec(self).map_err(|error| fault(&error))?;
         sign_message(&json, CONTENT_TYPE, key, None, now / 1_000_000).map_err(|error| fault(&error))
     }
@@ -234,9 +235,7 @@ fn problems(certificate: &Certificate, leaves: Option<&[u8]>, proofs: &[Inclusio
         out.push(format!("it has the form `{}`; `{FORMAT}` is known", certificate.format));
     }
     let Proofs { byte_search, survey, lookup } = &certificate.proofs;
-    for (what, left) in
-        [("bytes", byte_search.remnants), ("grains", survey.left), ("address indexes", lookup.left)]
-    {
+    for (what, left) in [("bytes", byte_search.remnants), ("grains", survey.left), ("address indexes", lookup.left)] {
         if left > 0 {
             out.push(format!("it says itself that {left} places were left in {what}"));
         }

@@ -86,7 +86,10 @@ mod tests {
     fn known_roots_are_found() {
         assert_eq!(hex::encode(root(&[])), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         let empty_leaf = leaf_hash(&[]);
-        assert_eq!(hex::encode(root(&[empty_leaf])), "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d");
+        assert_eq!(
+            hex::encode(root(&[empty_leaf])),
+            "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
+        );
     }
 
     #[test]

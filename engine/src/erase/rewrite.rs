@@ -13,9 +13,7 @@ use rayon::prelude::*;
 use super::rows::{OpenFile, address_at, texts};
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
-use crate::segment::{
-    ADDRESSES_FILE, AddressIndex, SegmentFile, SegmentId, grains_properties, records_properties,
-};
+use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentFile, SegmentId, grains_properties, records_properties};
 
 /// A segment that was written again and isn't part of the lake yet.
 pub(super) struct Rewritten {
@@ -131,7 +129,8 @@ pub(super) async fn edit_file(
     let id = SegmentId::new();
     let scratch = lake.location().scratch_file()?;
     let sink = scratch.reopen().file("can't write", &path)?;
-    let mut writer = ArrowWriter::try_new(sink, file.schema(), Some(records_properties())).file("can't write", &path)?;
+    let mut writer =
+        ArrowWriter::try_new(sink, file.schema(), Some(records_properties())).file("can't write", &path)?;
     let (mut at, mut rows) = (0, 0);
     for batch in file.reader(None, None, None)? {
         let batch = batch.file("can't read", &path)?;

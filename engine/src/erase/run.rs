@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::absence::{self, Retained};
 use super::certificate::{
-    Certificate, FORMAT, Ground, Proofs, Pseudonyms, REMINDER, PSEUDONYMS, Remaining, Scope, Snapshots, leaves, tree,
+    Certificate, FORMAT, Ground, PSEUDONYMS, Proofs, Pseudonyms, REMINDER, Remaining, Scope, Snapshots, leaves, tree,
 };
 use super::journal::{ERASURES, Item, Journal, keyed_hash};
 use super::matcher::{Matcher, NOBODY};
@@ -114,7 +114,10 @@ pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<
     if left.is_none() && !plan.has_work() {
         let kept: u64 = plan.excluded.iter().filter(|(reason, _)| *reason != "not_selected").map(|(_, n)| n).sum();
         if kept > 0 {
-            return Err(EngineError::Policy(format!("all {kept} grains that were selected must stay ({})", told(&plan))));
+            return Err(EngineError::Policy(format!(
+                "all {kept} grains that were selected must stay ({})",
+                told(&plan)
+            )));
         }
     }
     let resumed = left.is_some();
@@ -289,8 +292,7 @@ impl Run<'_> {
             self.lake.refresh().await?;
             let erased = self.journal.addresses();
             let now = Utc::now().timestamp_millis();
-            let survey =
-                Survey::with_references(self.lake, self.request, &erased, now, Arc::clone(&self.pool)).await?;
+            let survey = Survey::with_references(self.lake, self.request, &erased, now, Arc::clone(&self.pool)).await?;
             if survey.selected().next().is_none() && survey.selected_rejects().next().is_none() {
                 let removed = self.lake.purge(self.order.exclusive).await?;
                 return Ok((survey, removed));
@@ -307,7 +309,8 @@ impl Run<'_> {
         let survey = Remaining { checked: after.grains_read, left: after.selected().count() as u64 };
         let lookup = Remaining { checked: erased.len() as u64, left: found as u64 };
         let needles = Needles::new(&erased, self.journal.spellings.iter().map(String::as_str));
-        let byte_search = absence::prove(self.lake, needles, self.retained(after).await?, Arc::clone(&self.pool)).await?;
+        let byte_search =
+            absence::prove(self.lake, needles, self.retained(after).await?, Arc::clone(&self.pool)).await?;
         Ok(Proofs { byte_search, survey, lookup })
     }
 
@@ -333,12 +336,7 @@ impl Run<'_> {
         Ok(retained)
     }
 
-    async fn certify(
-        &self,
-        after: &Survey,
-        removed: Purged,
-        proofs: &Proofs,
-    ) -> Result<(Scope, Path, String)> {
+    async fn certify(&self, after: &Survey, removed: Purged, proofs: &Proofs) -> Result<(Scope, Path, String)> {
         let now = Utc::now();
         let erased = self.journal.addresses();
         let leaves = leaves(&erased, &self.key);
@@ -408,7 +406,8 @@ impl Run<'_> {
     fn pseudonyms(&self) -> Result<Pseudonyms> {
         let people = &self.request.people;
         let pseudonym = |person: &Person| -> Result<String> {
-            let whole = serde_json::to_vec(&(&person.identifiers, &person.sessions)).file("can't write", "a pseudonym")?;
+            let whole =
+                serde_json::to_vec(&(&person.identifiers, &person.sessions)).file("can't write", "a pseudonym")?;
             Ok(keyed_hash(&self.key, &whole))
         };
         let listed = if people.len() <= PSEUDONYMS_LISTED { people.as_slice() } else { &[] };

@@ -94,7 +94,8 @@ async fn plan(lake: &Lake, erased: &HashSet<ContentAddress>, matcher: &Matcher) 
             let batch = batch.file("can't read", "state")?;
             for row in 0..batch.num_rows() {
                 let number = at + row as u32;
-                let names = |column| address_at(texts(&batch, column), row).is_some_and(|found| erased.contains(&found));
+                let names =
+                    |column| address_at(texts(&batch, column), row).is_some_and(|found| erased.contains(&found));
                 if names("content_address") {
                     edits.removed.insert(number);
                     continue;

@@ -356,8 +356,8 @@ impl Surveyor<'_> {
                 wanted.iter().filter(|(_, (_, reason))| *reason == Reason::Derived).map(|(place, _)| *place).collect();
             self.bring_in(wanted).await?;
             for (place, found) in &self.found {
-                let goes_on = derived.contains(place)
-                    || self.request.extent.related && found.reasons.contains(Reason::Related);
+                let goes_on =
+                    derived.contains(place) || self.request.extent.related && found.reasons.contains(Reason::Related);
                 if goes_on && seen.insert(found.address) {
                     frontier.insert(found.address, found.person);
                 }
@@ -461,7 +461,8 @@ impl Surveyor<'_> {
         for batch in self.lake.state.read_columns(&["content_address", "event", "value"]).await? {
             for row in 0..batch.num_rows() {
                 let superseded = text_at(texts(&batch, "event"), row) == Some("superseded");
-                let pair = address_at(texts(&batch, "content_address"), row).zip(address_at(texts(&batch, "value"), row));
+                let pair =
+                    address_at(texts(&batch, "content_address"), row).zip(address_at(texts(&batch, "value"), row));
                 pairs.extend(pair.filter(|_| superseded));
             }
         }

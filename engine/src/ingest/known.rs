@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::{IdentityColumn, StateRow};
 
+use crate::erase::rejects::blob_of;
 use crate::error::{Context, Result};
 use crate::index::{addresses_of, open_sidecar};
-use crate::lake::{Lake, Segment, read_file};
+use crate::lake::{ErasedGrains, Lake, Segment, read_file};
 use crate::segment::{AddressIndex, SegmentId};
 
 /// The addresses of a lake. Look-ups take a few memory accesses per segment; compaction keeps segments few.
 #[derive(Debug, Clone, Default)]
 pub struct KnownAddresses {
     segments: Vec<(SegmentId, Arc<AddressIndex>)>,
+    erased: ErasedGrains,
 }
 
 impl KnownAddresses {
@@ -33,6 +35,7 @@ impl KnownAddresses {
     /// # Errors
     /// As [`KnownAddresses::load`].
     pub async fn extend(&mut self, lake: &Lake) -> Result<usize> {
+        self.erased = ErasedGrains::load(lake).await?;
         let before = self.segments.len();
         for segment in lake.segments()? {
             if !self.contains_segment(&segment.id) {
@@ -55,6 +58,31 @@ impl KnownAddresses {
     /// The segment and row of `address`, if the lake has it.
     pub fn find(&self, address: &ContentAddress) -> Option<(&SegmentId, u32)> {
         self.segments.iter().find_map(|(segment, index)| Some((segment, index.row_of(address)?)))
+    }
+
+    /// True if the grain called `address` was erased and must not come back.
+    pub fn is_erased(&self, address: &ContentAddress) -> bool {
+        !self.erased.is_empty() && self.erased.contains(address)
+    }
+
+    /// True if refused bytes were erased.
+    pub(super) fn is_erased_part(&self, bytes: &[u8]) -> bool {
+        !self.erased.is_empty() && self.erased.contains(&ContentAddress::of(blob_of(bytes)))
+    }
+
+    /// A lifecycle event that comes with a source, unless it is of an erased grain, and without the name of one.
+    pub(super) fn permitted(&self, mut row: StateRow) -> Option<StateRow> {
+        let erased = |text: &str| text.parse().is_ok_and(|address| self.is_erased(&address));
+        if erased(&row.content_address) {
+            return None;
+        }
+        row.value = row.value.filter(|value| !erased(value));
+        Some(row)
+    }
+
+    /// The grains that must not come back.
+    pub(super) fn erased(&self) -> &ErasedGrains {
+        &self.erased
     }
 
     /// True if the lake has `address`.

@@ -21,6 +21,8 @@ pub(super) struct Plan {
     pub(super) order: Vec<Place>,
     /// Grains that were left out because they are in the lake, or stand earlier in the batch.
     pub(super) duplicates: u64,
+    /// Grains that were left out because they were erased.
+    pub(super) erased: u64,
 }
 
 impl Place {
@@ -37,12 +39,23 @@ pub(super) fn plan(morsels: &[ProvenMorsel], known: &KnownAddresses) -> Plan {
         .par_iter()
         .map(|morsel| morsel.rows.iter().map(|row| !known.contains(&row.address)).collect())
         .collect();
+    let is_erased = |row: &&ProvenRow| known.is_erased(&row.address);
+    let erased: HashSet<[u8; 32]> = match known.erased().is_empty() {
+        true => HashSet::new(),
+        false => {
+            let rows = morsels.par_iter().flat_map_iter(|morsel| &morsel.rows);
+            rows.filter(is_erased).map(|row| *row.address.as_bytes()).collect()
+        }
+    };
+    let mut refused = 0;
     let found: usize = morsels.iter().map(|morsel| morsel.rows.len()).sum();
     let mut seen = HashSet::with_capacity_and_hasher(found, rustc_hash::FxBuildHasher);
     let mut sortable = Vec::with_capacity(found);
     for (number, (morsel, fresh)) in morsels.iter().zip(&fresh).enumerate() {
         for (at, (row, fresh)) in morsel.rows.iter().zip(fresh).enumerate() {
-            if *fresh && seen.insert(*row.address.as_bytes()) {
+            if erased.contains(row.address.as_bytes()) {
+                refused += 1;
+            } else if *fresh && seen.insert(*row.address.as_bytes()) {
                 sortable.push((prefix(morsel.key(row)), Place { morsel: number as u32, row: at as u32 }));
             }
         }
@@ -57,8 +70,8 @@ pub(super) fn plan(morsels: &[ProvenMorsel], known: &KnownAddresses) -> Plan {
             _ => std::cmp::Ordering::Equal,
         })
     });
-    let duplicates = (found - sortable.len()) as u64;
-    Plan { order: sortable.into_iter().map(|(_, place)| place).collect(), duplicates }
+    let duplicates = (found - sortable.len()) as u64 - refused;
+    Plan { order: sortable.into_iter().map(|(_, place)| place).collect(), duplicates, erased: refused }
 }
 
 /// The first sixteen bytes of a key, padded with zeros, as a number that compares like them.

@@ -27,6 +27,8 @@ pub struct IngestReport {
     pub grains_written: u64,
     /// Grains that the lake, or an earlier place in the input, has already.
     pub duplicates: u64,
+    /// Grains that were passed over because they were erased from the lake.
+    pub erased: u64,
     /// Parts of the input that were refused.
     pub rejected: u64,
     /// How many were refused for which reason.

@@ -256,7 +256,7 @@ impl<'l> Ingest<'l> {
         }
         let mut proven = proven;
         for _ in 0..COMMIT_ATTEMPTS {
-            let (back, segment, duplicates) = self.on_cores(move |work| work.write(proven)).await?;
+            let (back, segment, left_out) = self.on_cores(move |work| work.write(proven)).await?;
             proven = back;
             match self.commit(&batch, segment).await {
                 // Another writer was faster: what it brought in must not come in twice.
@@ -266,7 +266,8 @@ impl<'l> Ingest<'l> {
                 }
                 Err(error) => return Err(error),
                 Ok(written) => {
-                    self.report.duplicates += duplicates;
+                    self.report.duplicates += left_out.duplicates;
+                    self.report.erased += left_out.erased;
                     self.report.grains_written += written;
                     WorkProgress::add(&self.progress.committed, written);
                     return Ok(());
@@ -298,17 +299,18 @@ impl<'l> Ingest<'l> {
 
     /// A dry run remembers what it would have written.
     async fn pretend(&mut self, proven: Vec<ProvenMorsel>) -> Result<()> {
-        let (index, rows, duplicates) = self
+        let (index, rows, left_out) = self
             .on_cores(move |work| {
                 let plan = plan(&proven, &work.known);
                 let addresses: Vec<_> =
                     plan.order.iter().filter_map(|place| place.of(&proven)).map(|(_, row)| row.address).collect();
                 let index = AddressIndex::open(AddressIndex::build(&addresses).into());
-                Ok((index.file("can't index", "addresses")?, addresses.len(), plan.duplicates))
+                Ok((index.file("can't index", "addresses")?, addresses.len(), LeftOut::of(&plan)))
             })
             .await?;
         self.known.add(crate::segment::SegmentId::new(), index);
-        self.report.duplicates += duplicates;
+        self.report.duplicates += left_out.duplicates;
+        self.report.erased += left_out.erased;
         self.report.grains_written += rows as u64;
         Ok(())
     }
@@ -333,6 +335,7 @@ impl<'l> Ingest<'l> {
             .rejects
             .iter()
             .filter(|reject| !self.told.contains(&(reject.source_id.clone(), reject.ordinal)))
+            .filter(|reject| !self.known.is_erased_part(&reject.bytes))
             .cloned()
             .collect();
         self.append_rejects(&rejects).await?;
@@ -367,7 +370,8 @@ impl<'l> Ingest<'l> {
     }
 
     async fn append_states(&mut self, rows: &[StateRow]) -> Result<()> {
-        let fresh = new_states(self.lake, rows).await?;
+        let fresh: Vec<_> =
+            new_states(self.lake, rows).await?.into_iter().filter_map(|row| self.known.permitted(row)).collect();
         if fresh.is_empty() {
             return Ok(());
         }
@@ -376,6 +380,19 @@ impl<'l> Ingest<'l> {
         let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
         self.lake.state.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
         Ok(())
+    }
+}
+
+/// Grains that aren't written.
+#[derive(Debug, Clone, Copy)]
+struct LeftOut {
+    duplicates: u64,
+    erased: u64,
+}
+
+impl LeftOut {
+    fn of(plan: &super::plan::Plan) -> LeftOut {
+        LeftOut { duplicates: plan.duplicates, erased: plan.erased }
     }
 }
 
@@ -409,14 +426,14 @@ impl Work {
     }
 
     /// Plans and writes the segment, if there is anything new; gives the grains back for another attempt.
-    fn write(&self, proven: Vec<ProvenMorsel>) -> Result<(Vec<ProvenMorsel>, Option<WrittenSegment>, u64)> {
+    fn write(&self, proven: Vec<ProvenMorsel>) -> Result<(Vec<ProvenMorsel>, Option<WrittenSegment>, LeftOut)> {
         let plan = plan(&proven, &self.known);
         if plan.order.is_empty() {
-            return Ok((proven, None, plan.duplicates));
+            return Ok((proven, None, LeftOut::of(&plan)));
         }
         let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now };
         let segment = write(&self.location, &proven, &plan, run, self.options.indexes)?;
-        Ok((proven, Some(segment), plan.duplicates))
+        Ok((proven, Some(segment), LeftOut::of(&plan)))
     }
 }
 

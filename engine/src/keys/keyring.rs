@@ -129,9 +129,7 @@ impl Keyring {
     /// [`EngineError::Key`].
     pub fn public(path: &Path) -> Result<Vec<PublicKey>> {
         let keys = read(path)?.keys.into_iter();
-        Ok(keys
-            .map(|KeyEntry { name, kind, did, created_at, .. }| PublicKey { name, kind, did, created_at })
-            .collect())
+        Ok(keys.map(|KeyEntry { name, kind, did, created_at, .. }| PublicKey { name, kind, did, created_at }).collect())
     }
 
     /// Makes a signing key; answers its DID.

@@ -5,5 +5,5 @@
 
 mod keyring;
 
-pub(crate) use keyring::{random, seal, unseal};
 pub use keyring::{KeyEntry, Keyring, PublicKey, Secret};
+pub(crate) use keyring::{random, seal, unseal};

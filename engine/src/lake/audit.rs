@@ -47,7 +47,8 @@ impl Lake {
         for batch in self.audit.read_columns(&["action", "details"]).await? {
             let (actions, details) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
             let same = |details: &str| {
-                serde_json::from_str::<serde_json::Value>(details).is_ok_and(|details| details.get("id") == Some(&id.into()))
+                serde_json::from_str::<serde_json::Value>(details)
+                    .is_ok_and(|details| details.get("id") == Some(&id.into()))
             };
             if actions.iter().zip(details).any(|(own, details)| own == Some(action) && details.is_some_and(same)) {
                 return Ok(true);

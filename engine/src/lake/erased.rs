@@ -49,9 +49,10 @@ impl ErasedGrains {
         for batch in lake.erased.read_columns(&["key", "token"]).await? {
             for row in 0..batch.num_rows() {
                 let digest = |name| text(&batch, name, row).and_then(digest_of);
-                let (key, token) = digest("key").zip(digest("token")).ok_or("a token isn't 64 hex digits").map_err(
-                    |what: &str| EngineError::File { what: "can't read", path: ERASED.to_owned(), cause: what.into() },
-                )?;
+                let (key, token) =
+                    digest("key").zip(digest("token")).ok_or("a token isn't 64 hex digits").map_err(|what: &str| {
+                        EngineError::File { what: "can't read", path: ERASED.to_owned(), cause: what.into() }
+                    })?;
                 tokens.entry(key).or_default().insert(token);
             }
         }

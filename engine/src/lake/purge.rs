@@ -58,8 +58,7 @@ impl Table {
             let gone = match file.location.prefix_matches(&log) {
                 true => is_older_entry(&file.location, version),
                 false => {
-                    !live.contains(&file.location)
-                        && (exclusive || retired.contains(&file.location) || is_old(&file))
+                    !live.contains(&file.location) && (exclusive || retired.contains(&file.location) || is_old(&file))
                 }
             };
             if gone {

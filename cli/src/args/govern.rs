@@ -1,0 +1,183 @@
+//! The commands that govern a lake: disclosure, erasure, certificates, the audit log, keys.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Results;
+
+/// Whom a request is about; disclosure and erasure take the same.
+#[derive(Debug, Args)]
+pub struct Selector {
+    /// A person's user id; with the other identifiers given, one person
+    #[arg(long, value_name = "ID", help_heading = "Whom")]
+    pub user: Vec<String>,
+    /// A person's name or other identifier, as subjects, objects and texts have it
+    #[arg(long, value_name = "NAME", help_heading = "Whom")]
+    pub subject: Vec<String>,
+    /// A person's DID
+    #[arg(long, value_name = "DID", help_heading = "Whom")]
+    pub did: Vec<String>,
+    /// A session or run of the person
+    #[arg(long, value_name = "ID", help_heading = "Whom")]
+    pub session: Vec<String>,
+    /// A CSV file of people, one a line: columns user, subject, did, name, email, phone, entity_id, session, run_id
+    #[arg(long, value_name = "FILE", help_heading = "Whom")]
+    pub subjects: Option<PathBuf>,
+    /// A consent; every grain that was made on its basis
+    #[arg(long, value_name = "ADDRESS", help_heading = "Whom")]
+    pub consent: Vec<String>,
+    /// Every grain whose policy is consent_cascade and whose consent was withdrawn
+    #[arg(long, help_heading = "Whom")]
+    pub withdrawn_consents: bool,
+    /// A file of content addresses, one a line
+    #[arg(long, value_name = "FILE", help_heading = "Whom")]
+    pub addresses: Option<PathBuf>,
+    /// Select grains whose text mentions a person, too
+    #[arg(long, help_heading = "How far")]
+    pub text_mentions: bool,
+    /// Select grains that were derived from selected ones, too
+    #[arg(long, help_heading = "How far")]
+    pub derived: bool,
+    /// Select grains that refer to selected ones, or share a session with them, too
+    #[arg(long, help_heading = "How far")]
+    pub related: bool,
+    /// Take other spellings (case, compatibility forms, blanks) for other people
+    #[arg(long, help_heading = "How far")]
+    pub exact: bool,
+    /// An approval that was given, for grains whose retention policy requires it before deletion
+    #[arg(long, value_name = "WHAT", help_heading = "How far")]
+    pub approve: Vec<String>,
+}
+
+/// Where keys are.
+#[derive(Debug, Args)]
+pub struct Keys {
+    /// The keyring [default: gristmill/keyring.json in the user's configuration folder]
+    #[arg(long, env = "GRISTMILL_KEYRING", value_name = "FILE")]
+    pub keyring: Option<PathBuf>,
+    /// A file whose first line is the passphrase [default: the environment variable GRISTMILL_PASSPHRASE]
+    #[arg(long, value_name = "FILE")]
+    pub passphrase_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Erase {
+    #[command(flatten)]
+    pub results: Results,
+    #[command(flatten)]
+    pub selector: Selector,
+    /// Show what would be erased and what would stay, and change nothing; this is also what happens without --execute
+    #[arg(long, conflicts_with = "execute")]
+    pub plan: bool,
+    /// Erase
+    #[arg(long)]
+    pub execute: bool,
+    /// Nobody else writes to the lake: remove files that no version names at once, whatever their age
+    #[arg(long)]
+    pub exclusive: bool,
+    /// The reference of the request, for the certificate
+    #[arg(long, value_name = "TEXT")]
+    pub reference: Option<String>,
+    /// The legal ground, for the certificate
+    #[arg(long, value_name = "TEXT")]
+    pub legal_ground: Option<String>,
+    /// The operator of the lake, for the certificate
+    #[arg(long, value_name = "TEXT")]
+    pub operator: Option<String>,
+    #[command(flatten)]
+    pub keys: Keys,
+    /// The key that signs the certificate
+    #[arg(long, default_value = "erasure", value_name = "NAME")]
+    pub signing_key: String,
+    /// Write the signed certificate here, too
+    #[arg(long, value_name = "FILE")]
+    pub certificate: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportSubject {
+    #[command(flatten)]
+    pub results: Results,
+    #[command(flatten)]
+    pub selector: Selector,
+    /// Write the grains here, one JSON object a line [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub keys: Keys,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Certificate {
+    /// Check a signed certificate; needs nothing but the file
+    Verify(VerifyCertificate),
+    /// Show what a certificate says, whoever signed it
+    Show {
+        /// The signed certificate
+        file: PathBuf,
+        #[command(flatten)]
+        results: Results,
+    },
+    /// Make the proof that an address is among the erased, with the operator's keyring
+    Prove(ProveInclusion),
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyCertificate {
+    #[command(flatten)]
+    pub results: Results,
+    /// The signed certificate
+    pub file: PathBuf,
+    /// The DID that must have signed it
+    #[arg(long, value_name = "DID")]
+    pub signer: Option<String>,
+    /// The leaves that belong to it
+    #[arg(long, value_name = "FILE")]
+    pub leaves: Option<PathBuf>,
+    /// An inclusion proof, as `certificate prove` makes it
+    #[arg(long, value_name = "FILE")]
+    pub proof: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ProveInclusion {
+    #[command(flatten)]
+    pub results: Results,
+    /// The leaves that belong to the certificate
+    pub leaves: PathBuf,
+    /// The address
+    pub address: String,
+    #[command(flatten)]
+    pub keys: Keys,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// Walk the chain of the audit log
+    Verify {
+        #[command(flatten)]
+        results: Results,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Make a signing key (Ed25519), and the keyring if there is none
+    Generate {
+        /// The key's name
+        #[arg(default_value = "erasure")]
+        name: String,
+        #[command(flatten)]
+        keys: Keys,
+        #[command(flatten)]
+        results: Results,
+    },
+    /// List the keys: names, kinds, DIDs; needs no passphrase
+    List {
+        #[command(flatten)]
+        keys: Keys,
+        #[command(flatten)]
+        results: Results,
+    },
+}

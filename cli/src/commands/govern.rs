@@ -1,0 +1,238 @@
+//! `erase`, `report-subject`, `certificate`, `audit`, `keys`.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use gristmill_engine::erase::{
+    Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, disclose, erase as run_erasure,
+    plan as run_plan, verify as check,
+};
+use gristmill_engine::error::EngineError;
+use gristmill_engine::keys::Keyring;
+use gristmill_engine::lake::Lake;
+
+use super::Context;
+use crate::args::govern::{
+    Audit, Certificate, Erase, KeyCommand, Keys, ProveInclusion, ReportSubject, Selector, VerifyCertificate,
+};
+use crate::exit::{Failure, Outcome};
+
+/// Environment variable of the passphrase.
+const PASSPHRASE: &str = "GRISTMILL_PASSPHRASE";
+
+/// Plans an erasure, and carries it out if that was asked for.
+pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failure> {
+    let printer = context.printer(arguments.results);
+    let request = request(&arguments.selector)?;
+    let mut lake = Lake::open(context.lake()).await?;
+    if !arguments.execute {
+        let (plan, _) = run_plan(&mut lake, &request, context.threads()).await?;
+        printer.record(&plan)?;
+        hint(context, &plan);
+        return Ok(Outcome::Done);
+    }
+    let order = Order {
+        ground: Ground {
+            reference: arguments.reference,
+            legal_ground: arguments.legal_ground,
+            operator: arguments.operator,
+        },
+        keyring: keyring(&arguments.keys)?,
+        signing_key: arguments.signing_key,
+        exclusive: arguments.exclusive,
+        threads: context.threads(),
+    };
+    let erased = run_erasure(&mut lake, &request, &order).await?;
+    if let Some(copy) = arguments.certificate {
+        let signed = lake.location().read(&erased.certificate.as_str().into()).await?;
+        write(&copy, &signed)?;
+    }
+    printer.record(&erased)?;
+    if erased.proven {
+        return Ok(Outcome::Done);
+    }
+    eprintln!(
+        "the erasure is done but not proven: {} places are left in {}; files that no version names may belong to a writer at \
+         work, with --exclusive they are removed at once",
+        erased.proofs.byte_search.remnants,
+        erased.proofs.byte_search.remnant_files.join(", ")
+    );
+    Ok(Outcome::Problems)
+}
+
+fn hint(context: &Context, plan: &Plan) {
+    if !context.common.quiet && plan.has_work() {
+        eprintln!("nothing was changed; --execute erases what is selected");
+    }
+}
+
+/// Hands out what the lake holds about somebody.
+pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outcome, Failure> {
+    let request = request(&arguments.selector)?;
+    let mut lake = Lake::open(context.lake()).await?;
+    let (plan, survey) = run_plan(&mut lake, &request, context.threads()).await?;
+    // Without a keyring the audit entry says what was done and not, under a pseudonym, for whom.
+    let key =
+        keyring(&arguments.keys).ok().map(|keyring| keyring.derive("gristmill/erasure/pseudonyms")).transpose()?;
+    let mut sink: Box<dyn Write> = match &arguments.out {
+        Some(path) => Box::new(BufWriter::new(
+            std::fs::File::create(path)
+                .map_err(|error| Failure::environment(&format!("can't write `{}`", path.display()), &error))?,
+        )),
+        None => Box::new(BufWriter::new(std::io::stdout())),
+    };
+    let mut write = |held: &Disclosed| {
+        let line = serde_json::to_string(held).map_err(|error| EngineError::Request(error.to_string()))?;
+        writeln!(sink, "{line}").map_err(|error| EngineError::Request(format!("can't write: {error}")))
+    };
+    let count = disclose(&mut lake, &request, &survey, key.as_ref(), &mut write).await?;
+    sink.flush()?;
+    if arguments.out.is_some() {
+        let summary = serde_json::json!({
+            "disclosed": count,
+            "selected": plan.selected,
+            "excluded": plan.excluded,
+            "unsearchable": plan.unsearchable,
+            "grains_read": plan.grains_read,
+        });
+        context.printer(arguments.results).record(&summary)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Checks, shows or proves.
+pub fn certificate(context: &Context, arguments: Certificate) -> Result<Outcome, Failure> {
+    match arguments {
+        Certificate::Verify(arguments) => verify_certificate(context, &arguments),
+        Certificate::Show { file, results } => {
+            let found = check(&read(&file)?, None, None, &[]);
+            match found.certificate {
+                Some(certificate) => context.printer(results).record(&certificate)?,
+                None => return Err(Failure::data(format!("`{}`: {}", file.display(), found.problems.join("; ")))),
+            }
+            Ok(Outcome::Done)
+        }
+        Certificate::Prove(arguments) => prove(context, &arguments),
+    }
+}
+
+fn verify_certificate(context: &Context, arguments: &VerifyCertificate) -> Result<Outcome, Failure> {
+    let leaves = arguments.leaves.as_deref().map(read).transpose()?;
+    let mut proofs: Vec<Inclusion> = Vec::new();
+    for path in &arguments.proof {
+        let proof = serde_json::from_slice(&read(path)?);
+        proofs.push(
+            proof.map_err(|error| Failure::data(format!("`{}` is no inclusion proof: {error}", path.display())))?,
+        );
+    }
+    let found = check(&read(&arguments.file)?, arguments.signer.as_deref(), leaves.as_deref(), &proofs);
+    context.printer(arguments.results).record(&found)?;
+    Ok(if found.valid { Outcome::Done } else { Outcome::Problems })
+}
+
+fn prove(context: &Context, arguments: &ProveInclusion) -> Result<Outcome, Failure> {
+    let address = arguments.address.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+    match Inclusion::of(&address, &read(&arguments.leaves)?, &keyring(&arguments.keys)?)? {
+        Some(proof) => {
+            context.printer(arguments.results).record(&proof)?;
+            Ok(Outcome::Done)
+        }
+        None => Err(Failure::data(format!("{address} isn't among what this certificate covers"))),
+    }
+}
+
+/// Walks the audit log.
+pub async fn audit(context: &Context, arguments: Audit) -> Result<Outcome, Failure> {
+    let Audit::Verify { results } = arguments;
+    let mut lake = Lake::open(context.lake()).await?;
+    let verdict = lake.verify_audit().await?;
+    context.printer(results).record(&verdict)?;
+    Ok(if verdict.bad == 0 { Outcome::Done } else { Outcome::Problems })
+}
+
+/// Makes or lists keys.
+pub fn keys(context: &Context, arguments: KeyCommand) -> Result<Outcome, Failure> {
+    match arguments {
+        KeyCommand::Generate { name, keys, results } => {
+            let path = path_of(&keys)?;
+            let mut keyring = Keyring::open_or_create(&path, &passphrase(&keys)?)?;
+            let did = keyring.generate(&name)?;
+            let made = serde_json::json!({ "name": name, "kind": "ed25519", "did": did, "keyring": path });
+            context.printer(results).record(&made)?;
+        }
+        KeyCommand::List { keys, results } => {
+            for key in Keyring::public(&path_of(&keys)?)? {
+                context.printer(results).record(&key)?;
+            }
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn keyring(keys: &Keys) -> Result<Keyring, Failure> {
+    Ok(Keyring::open(&path_of(keys)?, &passphrase(keys)?)?)
+}
+
+fn path_of(keys: &Keys) -> Result<PathBuf, Failure> {
+    if let Some(path) = &keys.keyring {
+        return Ok(path.clone());
+    }
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    let configuration = configuration
+        .ok_or_else(|| Failure::usage("there is no configuration folder: say where the keyring is with --keyring"))?;
+    Ok(configuration.join("gristmill/keyring.json"))
+}
+
+fn passphrase(keys: &Keys) -> Result<String, Failure> {
+    match &keys.passphrase_file {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::environment(&format!("can't read `{}`", path.display()), &error))?;
+            Ok(text.lines().next().unwrap_or_default().to_owned())
+        }
+        None => std::env::var(PASSPHRASE).map_err(|_| {
+            Failure::usage(format!("the keyring needs its passphrase: set {PASSPHRASE} or give --passphrase-file"))
+        }),
+    }
+}
+
+fn request(selector: &Selector) -> Result<Request, Failure> {
+    let mut request = Request {
+        withdrawn: selector.withdrawn_consents,
+        extent: Extent { text_mentions: selector.text_mentions, derived: selector.derived, related: selector.related },
+        folding: if selector.exact { Folding::Exact } else { Folding::Spellings },
+        approvals: selector.approve.clone(),
+        ..Request::default()
+    };
+    let identifiers = [&selector.user, &selector.subject, &selector.did].into_iter().flatten().cloned();
+    let person = Person { identifiers: identifiers.collect(), sessions: selector.session.iter().cloned().collect() };
+    if person != Person::default() {
+        request.people.push(person);
+    }
+    for consent in &selector.consent {
+        request.consents.push(consent.parse().map_err(|error| Failure::usage(format!("`{consent}`: {error}")))?);
+    }
+    if let Some(path) = &selector.subjects {
+        request.add_people(&text(path)?).map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
+    }
+    if let Some(path) = &selector.addresses {
+        request
+            .add_addresses(&text(path)?)
+            .map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
+    }
+    Ok(request)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::environment(&format!("can't read `{}`", path.display()), &error))
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    String::from_utf8(read(path)?).map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes)
+        .map_err(|error| Failure::environment(&format!("can't write `{}`", path.display()), &error))
+}
