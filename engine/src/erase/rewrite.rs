@@ -5,15 +5,14 @@
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
-use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
 use parquet::arrow::ArrowWriter;
 use rayon::prelude::*;
 
-use super::rows::{OpenFile, address_at, texts};
-use crate::error::{Context, EngineError, Result};
+use super::rows::OpenFile;
+use crate::error::{Context, Result};
+use crate::index::{IndexBuilder, IndexKinds, SidecarFile, publish as publish_sidecars};
 use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
-use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentFile, SegmentId, grains_properties, records_properties};
+use crate::segment::{SegmentFile, SegmentId, grains_properties, records_properties};
 
 /// A segment that was written again and isn't part of the lake yet.
 pub(super) struct Rewritten {
@@ -21,7 +20,7 @@ pub(super) struct Rewritten {
     data: tempfile::NamedTempFile,
     rows: u64,
     size: u64,
-    addresses: Vec<u8>,
+    sidecars: Vec<SidecarFile>,
 }
 
 /// A row group and the rows of the file that it holds.
@@ -48,19 +47,15 @@ pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) 
     let id = SegmentId::new();
     let data = location.scratch_file()?;
     let sink = SegmentFile::create(&data, file.schema(), grains_properties()).file("can't write", id.as_str())?;
-    let addresses: Vec<Vec<ContentAddress>> = groups
-        .par_iter()
-        .enumerate()
-        .map(|(number, group)| {
-            let batch = group.kept(file, erased)?;
-            sink.write_row_group(number, &batch).file("can't write", id.as_str())?;
-            addresses_of(&batch)
-        })
-        .collect::<Result<_>>()?;
+    let builder = IndexBuilder::new(IndexKinds::ALL);
+    groups.par_iter().enumerate().try_for_each(|(number, group)| {
+        let batch = group.kept(file, erased)?;
+        builder.add(number, &batch)?;
+        sink.write_row_group(number, &batch).file("can't write", id.as_str())
+    })?;
     let rows = sink.finish().file("can't write", id.as_str())?;
     let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
-    let addresses: Vec<_> = addresses.into_iter().flatten().collect();
-    Ok(Some(Rewritten { id, data, rows, size, addresses: AddressIndex::build(&addresses) }))
+    Ok(Some(Rewritten { id, data, rows, size, sidecars: builder.finish() }))
 }
 
 impl Group {
@@ -86,16 +81,6 @@ impl Group {
     }
 }
 
-fn addresses_of(batch: &RecordBatch) -> Result<Vec<ContentAddress>> {
-    let column = texts(batch, IdentityColumn::ContentAddress.name());
-    let addresses: Option<Vec<_>> = (0..batch.num_rows()).map(|row| address_at(column, row)).collect();
-    addresses.ok_or_else(|| EngineError::File {
-        what: "can't read",
-        path: "a segment".to_owned(),
-        cause: "a row has no content address".into(),
-    })
-}
-
 impl Rewritten {
     /// Bytes of the data file.
     pub(super) fn size(&self) -> u64 {
@@ -104,10 +89,7 @@ impl Rewritten {
 
     /// Makes its files part of the lake's folder, and of `change`.
     pub(super) async fn publish(self, lake: &Lake, change: &mut Change) -> Result<()> {
-        let sidecar = lake.location().scratch_file()?;
-        std::io::Write::write_all(&mut sidecar.as_file(), &self.addresses)
-            .file("can't write the sidecars of", self.id.as_str())?;
-        lake.location().publish(sidecar, &self.id.sidecar(ADDRESSES_FILE)).await?;
+        publish_sidecars(lake.location(), &self.id, &self.sidecars).await?;
         let name = self.id.file_name();
         lake.location().publish(self.data, &lake.grains.path_of(&name)).await?;
         change.added.push(DataFile { name, size: self.size, rows: self.rows });
