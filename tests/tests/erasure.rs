@@ -1,0 +1,433 @@
+//! Erasure and disclosure over a lake in which one person hides in every place that there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::concat_batches;
+use gristmill_connectors::source::discover;
+use gristmill_engine::erase::{
+    Bar, Certificate, Disclosed, Erased, Extent, Ground, Inclusion, Order, Person, Request, Survey, disclose, erase, plan,
+    verify,
+};
+use gristmill_engine::error::EngineError;
+use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
+use gristmill_engine::keys::Keyring;
+use gristmill_engine::lake::{Lake, Table};
+use gristmill_schemas::container::write_frame;
+use gristmill_schemas::grain::{EncodeOptions, encode_json};
+use gristmill_schemas::json::Json;
+use gristmill_tests::fixture::Fixture;
+use gristmill_tests::paths::workspace;
+
+const PASSPHRASE: &str = "a passphrase for tests";
+
+async fn lab() -> Fixture {
+    Fixture::load(&workspace().join("tests/erasure/hiding.json")).await
+}
+
+fn person() -> Request {
+    // The last name is decomposed; the lake has it composed.
+    let identifiers = ["moy-4711", "Marguerite Oyelaran", "did:web:moy.example", "Zoe\u{308} Oyelaran"];
+    let person = Person { identifiers: identifiers.map(str::to_owned).into(), ..Person::default() };
+    Request { people: vec![person], ..Request::default() }
+}
+
+fn order(folder: &Path) -> Order {
+    let path = folder.join("keyring.json");
+    let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).unwrap();
+    // A second order finds the key there.
+    let _ = keyring.generate("erasure");
+    let ground = Ground { reference: Some("R-1".to_owned()), ..Ground::default() };
+    Order { ground, keyring, signing_key: "erasure".to_owned(), exclusive: true, threads: 2 }
+}
+
+/// What was found, by the names of the fixture: the reasons, and the bar if there is one.
+fn by_key(fixture: &Fixture, survey: &Survey) -> BTreeMap<String, (Vec<&'static str>, Option<&'static str>)> {
+    let found = |key: &String| {
+        let found = survey.grains.iter().find(|found| found.address == fixture.addresses[key])?;
+        Some((found.reasons.iter().map(|reason| reason.name()).collect(), found.bar.as_ref().map(Bar::name)))
+    };
+    fixture.addresses.keys().filter_map(|key| Some((key.clone(), found(key)?))).collect()
+}
+
+async fn take_in(lake: &mut Lake, path: &Path) -> IngestReport {
+    let sources = discover(&[path.display().to_string()]).await.unwrap();
+    ingest(lake, sources, &IngestOptions::default(), Arc::new(IngestProgress::default())).await.unwrap()
+}
+
+/// A file of frames with a grain that is refused (the header's type byte isn't that of the payload), and one that is damaged
+/// beyond decoding; both name the person. With `salt` the file is another one.
+fn refused(folder: &Path, salt: &str) -> std::path::PathBuf {
+    let mut frames = Vec::new();
+    for (subject, damage) in [("Marguerite Oyelaran", false), ("moy-4711", true), ("bob", false)] {
+        let json = format!(
+            r#"{{"type": "belief", "subject": "{subject}", "relation": "r", "object": "o", "confidence": 0.5, "created_at": 1767225600000}}"#
+        );
+        let json = Json::parse(json.as_bytes()).unwrap();
+        let mut blob = encode_json(&json, EncodeOptions::default()).unwrap().blob;
+        blob[2] = 2;
+        if damage {
+            blob.pop();
+        }
+        write_frame(&blob, &mut frames).unwrap();
+    }
+    let good = format!(
+        r#"{{"type": "belief", "subject": "salt", "relation": "is", "object": "{salt}", "confidence": 0.5, "created_at": 1767225600000}}"#
+    );
+    let good = encode_json(&Json::parse(good.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+    write_frame(&good, &mut frames).unwrap();
+    frames.extend([0; 4]);
+    let path = folder.join(format!("refused-{salt}.mgs"));
+    std::fs::write(&path, frames).unwrap();
+    path
+}
+
+/// All rows of `table` in the order of `key`, as one batch.
+async fn rows(table: &Table, columns: &[&str]) -> Vec<(String, RecordBatch)> {
+    let mut rows = Vec::new();
+    for batch in table.read_columns(columns).await.unwrap() {
+        let keys = batch.column(0).as_string::<i32>().clone();
+        rows.extend((0..batch.num_rows()).map(|row| (keys.value(row).to_owned(), batch.slice(row, 1))));
+    }
+    rows.sort_by(|left, right| left.0.cmp(&right.0));
+    rows
+}
+
+async fn all_grains(lake: &Lake) -> Vec<(String, RecordBatch)> {
+    let schema = gristmill_schemas::columns::grains_schema();
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    rows(&lake.grains, &names).await
+}
+
+/// Every byte that a reader of the lake can see: raw files, and every value of every table.
+async fn visible(lake: &Lake, folder: &Path) -> String {
+    let mut out = String::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => out.push_str(&String::from_utf8_lossy(&std::fs::read(&path).unwrap())),
+            }
+        }
+    }
+    for table in [&lake.grains, &lake.state, &lake.rejects, &lake.audit, &lake.erased] {
+        for file in table.files().unwrap() {
+            let bytes = std::fs::read(folder.join(table.name()).join(&file.name)).unwrap();
+            out.push_str(&String::from_utf8_lossy(&bytes));
+        }
+    }
+    let columns = ["content_address", "blob"];
+    for batch in lake.grains.read_columns(&columns).await.unwrap() {
+        (0..batch.num_rows()).for_each(|row| {
+            out.push_str(batch.column(0).as_string::<i32>().value(row));
+            out.push_str(&String::from_utf8_lossy(batch.column(1).as_binary::<i32>().value(row)));
+        });
+    }
+    for (table, columns) in [
+        (&lake.state, &["content_address", "value", "actor", "reason"][..]),
+        (&lake.rejects, &["source", "message"]),
+        (&lake.audit, &["details"]),
+    ] {
+        for batch in table.read_columns(columns).await.unwrap() {
+            for column in batch.columns() {
+                column.as_string::<i32>().iter().flatten().for_each(|text| out.push_str(text));
+            }
+        }
+    }
+    for batch in lake.rejects.read_columns(&["bytes"]).await.unwrap() {
+        batch.column(0).as_binary::<i32>().iter().flatten().for_each(|bytes| out.push_str(&String::from_utf8_lossy(bytes)));
+    }
+    out
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_hiding_place_is_found_or_explained() {
+    let mut fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    let (plan, survey) = plan(&mut lake, &person(), 2).await.unwrap();
+    let found = by_key(&fixture, &survey);
+    let selected = [
+        ("user", "user_id"),
+        ("reply", "own_session"),
+        ("shared_user", "user_id"),
+        ("subject", "subject"),
+        ("subject_case", "subject"),
+        ("composed", "subject"),
+        ("object", "object"),
+        ("map_object", "value"),
+        ("map_key", "value"),
+        ("subject_did", "subject_did"),
+        ("author", "party"),
+        ("input", "value"),
+        ("context", "value"),
+        ("unknown", "value"),
+        ("namespace", "namespace"),
+        ("tag", "namespace"),
+        ("retained_past", "subject"),
+        ("new", "user_id"),
+    ];
+    for (key, reason) in selected {
+        let (reasons, bar) = &found[key];
+        assert!(reasons.contains(&reason), "{key}: {reasons:?}");
+        assert_eq!(*bar, None, "{key}");
+    }
+    let kept = [
+        ("shared_reply", "shared_session", "not_selected"),
+        ("content", "text_mention", "not_selected"),
+        ("block", "text_mention", "not_selected"),
+        ("derived", "derived", "not_selected"),
+        ("derived_twice", "derived", "not_selected"),
+        ("related", "related", "not_selected"),
+        ("held", "subject", "hold"),
+        ("held_child", "subject", "hold"),
+        ("retained", "subject", "retention"),
+        ("approval", "subject", "approval"),
+        ("consent", "subject_did", "consent_record"),
+        ("withdrawal", "subject_did", "consent_record"),
+    ];
+    for (key, reason, why) in kept {
+        let (reasons, bar) = &found[key];
+        assert!(reasons.contains(&reason), "{key}: {reasons:?}");
+        assert_eq!(*bar, Some(why), "{key}");
+    }
+    let strangers = ["near_id", "near_name", "bob", "old", "on_basis", "shared_other"];
+    strangers.iter().for_each(|key| assert!(!found.contains_key(*key), "{key}"));
+    assert_eq!(selected.len() + kept.len() + strangers.len(), fixture.addresses.len());
+    assert_eq!(plan.selected.grains as usize, selected.len());
+    assert_eq!(plan.excluded.values().sum::<u64>() as usize, kept.len());
+    assert!(plan.spellings.iter().any(|spelling| spelling.text == "MARGUERITE  oyelaran"));
+    fixture.addresses.clear();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_for_further_is_selected_too() {
+    let fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    let extent = Extent { text_mentions: true, derived: true, related: true };
+    let wide = Request { extent, approvals: vec!["works council".to_owned()], ..person() };
+    let (_, survey) = plan(&mut lake, &wide, 2).await.unwrap();
+    let found = by_key(&fixture, &survey);
+    for key in ["content", "block", "derived", "derived_twice", "related", "shared_reply", "approval"] {
+        assert_eq!(found[key].1, None, "{key}");
+    }
+    let exact = Request { folding: gristmill_engine::erase::Folding::Exact, ..person() };
+    let (_, survey) = plan(&mut lake, &exact, 2).await.unwrap();
+    let found = by_key(&fixture, &survey);
+    assert!(!found.contains_key("subject_case") && found.contains_key("composed"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consent_and_a_withdrawal_lead_to_what_rests_on_them() {
+    let fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    let by_consent = Request { consents: vec![fixture.addresses["consent"]], ..Request::default() };
+    let by_withdrawal = Request { withdrawn: true, ..Request::default() };
+    for request in [by_consent, by_withdrawal] {
+        let (_, survey) = plan(&mut lake, &request, 2).await.unwrap();
+        let found = by_key(&fixture, &survey);
+        assert_eq!(found.iter().filter(|(_, (_, bar))| bar.is_none()).map(|(key, _)| key).collect::<Vec<_>>(), ["on_basis"]);
+    }
+}
+
+async fn erased(lake: &mut Lake, request: &Request, folder: &Path) -> Erased {
+    erase(lake, request, &order(folder)).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_removes_its_plan_and_nothing_else_and_proves_it() {
+    let fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    take_in(&mut lake, &refused(fixture.folder(), "first")).await;
+    let request = person();
+    let (plan, survey) = plan(&mut lake, &request, 2).await.unwrap();
+    assert_eq!(plan.selected.rejects, 2);
+    let gone: BTreeSet<String> = survey.selected().map(|found| found.address.to_string()).collect();
+    let before = all_grains(&lake).await;
+    let outcome = erased(&mut lake, &request, fixture.folder()).await;
+    assert!(outcome.proven, "{:?}", outcome.proofs);
+    assert_eq!(outcome.scope.grains as usize, gone.len());
+    assert_eq!(outcome.scope.rejects, 2);
+    lake.refresh().await.unwrap();
+    let after = all_grains(&lake).await;
+    let expected: Vec<_> = before.into_iter().filter(|(address, _)| !gone.contains(address)).collect();
+    assert_eq!(after, expected, "other rows are as they were");
+    let seen = visible(&lake, &fixture.folder().join("lake")).await;
+    // Grains that stay refer to this one.
+    let referred = ["subject", "user", "new"].map(|key| fixture.addresses[key].to_string());
+    for address in gone.iter().filter(|address| !referred.contains(address)) {
+        assert!(!seen.contains(address), "{address} is still somewhere");
+    }
+    assert!(!seen.contains("window seats") && !seen.contains("please book it"), "content of the erased is gone");
+    assert!(seen.contains("moy-47110") && seen.contains("Marguerite Oyelaranson") && seen.contains("refund"));
+    assert_eq!(lake.verify_audit().await.unwrap().bad, 0);
+    // Nothing is left to do, and saying so again is no error.
+    let (plan, _) = gristmill_engine::erase::plan(&mut lake, &request, 2).await.unwrap();
+    assert!(!plan.has_work());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_everything_selected_no_byte_names_the_person() {
+    let fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    take_in(&mut lake, &refused(fixture.folder(), "first")).await;
+    // What the law keeps is taken out of the lake by its address only where the law allows; here it isn't there at all.
+    let extent = Extent { text_mentions: true, derived: true, related: true };
+    let request = Request { extent, approvals: vec!["works council".to_owned()], ..person() };
+    let outcome = erased(&mut lake, &request, fixture.folder()).await;
+    assert!(outcome.proven, "{:?}", outcome.proofs);
+    lake.refresh().await.unwrap();
+    let seen = visible(&lake, &fixture.folder().join("lake")).await;
+    for marker in ["moy-4711\"", "she waits", "window seats", "Zoë"] {
+        assert!(!seen.contains(marker), "{marker}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn disclosure_hands_out_the_plan_of_the_erasure() {
+    let fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    take_in(&mut lake, &refused(fixture.folder(), "first")).await;
+    let request = person();
+    let (plan, survey) = plan(&mut lake, &request, 2).await.unwrap();
+    let mut held: Vec<Disclosed> = Vec::new();
+    let count = disclose(&mut lake, &request, &survey, None, &mut |one| {
+        held.push(one.clone());
+        Ok(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(count as usize, held.len());
+    let would_go = held.iter().filter(|one| one.kept.is_none()).count() as u64;
+    assert_eq!(would_go, plan.selected.grains + plan.selected.rejects);
+    assert_eq!(held.len() as u64 - would_go, plan.excluded.values().sum::<u64>());
+    let subject = held.iter().find(|one| one.content_address == fixture.addresses["subject"].to_string()).unwrap();
+    assert!(subject.grain.as_ref().unwrap().get().contains("window seats"));
+    assert!(held.iter().any(|one| one.table == "rejects"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_erased_dont_come_back() {
+    let fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    take_in(&mut lake, &refused(fixture.folder(), "first")).await;
+    let outcome = erased(&mut lake, &person(), fixture.folder()).await;
+    // The very same file, and one with the same grains and other bytes.
+    assert_eq!(take_in(&mut lake, &fixture.folder().join("fixture.mg")).await.grains_written, 0);
+    let grains_before = lake.grains.files().unwrap().iter().map(|file| file.rows).sum::<u64>();
+    let state_before = rows(&lake.state, &["content_address"]).await.len();
+    let rejects_before = rows(&lake.rejects, &["source_id"]).await.len();
+    let again = Fixture::load(&workspace().join("tests/erasure/hiding.json")).await;
+    let copy = fixture.folder().join("copy.mg");
+    std::fs::write(&copy, [std::fs::read(again.folder().join("fixture.mg")).unwrap()].concat()).unwrap();
+    let frames = frames_of(&again).await;
+    let path = fixture.folder().join("copy.mgs");
+    std::fs::write(&path, frames).unwrap();
+    let report = take_in(&mut lake, &path).await;
+    assert_eq!(report.erased, outcome.scope.grains);
+    assert_eq!(report.grains_written, 0);
+    take_in(&mut lake, &refused(fixture.folder(), "second")).await;
+    lake.refresh().await.unwrap();
+    assert_eq!(lake.grains.files().unwrap().iter().map(|file| file.rows).sum::<u64>(), grains_before + 1);
+    assert_eq!(rows(&lake.state, &["content_address"]).await.len(), state_before);
+    assert_eq!(rows(&lake.rejects, &["source_id"]).await.len(), rejects_before + 1, "only bob's comes again");
+}
+
+/// All grains of a fixture as frames.
+async fn frames_of(fixture: &Fixture) -> Vec<u8> {
+    let mut frames = Vec::new();
+    for (_, row) in rows(&fixture.lake.grains, &["content_address", "blob"]).await {
+        write_frame(row.column(1).as_binary::<i32>().value(0), &mut frames).unwrap();
+    }
+    frames.extend([0; 4]);
+    frames
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forgetting_the_newest_version_doesnt_revive_the_one_before() {
+    let fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    erased(&mut lake, &person(), fixture.folder()).await;
+    lake.refresh().await.unwrap();
+    let old = fixture.addresses["old"].to_string();
+    let states = rows(&lake.state, &["content_address", "event", "value"]).await;
+    let (_, row) = states.iter().find(|(address, _)| *address == old).expect("the event stays");
+    assert_eq!(row.column(1).as_string::<i32>().value(0), "superseded");
+    assert!(row.column(2).is_null(0), "without the name of the erased");
+    assert!(!states.iter().any(|(address, _)| *address == fixture.addresses["user"].to_string()));
+    assert!(states.iter().any(|(address, _)| *address == fixture.addresses["bob"].to_string()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_is_refused() {
+    let fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    let request = Request { addresses: vec![fixture.addresses["held"]], ..Request::default() };
+    let refused = erase(&mut lake, &request, &order(fixture.folder())).await;
+    assert!(matches!(refused, Err(EngineError::Policy(_))), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
+    let fixture = lab().await;
+    let mut lake = fixture.lake.clone();
+    let outcome = erased(&mut lake, &person(), fixture.folder()).await;
+    let path = fixture.folder().join("lake").join(&outcome.certificate);
+    let signed = std::fs::read(&path).unwrap();
+    let leaves = std::fs::read(path.with_extension("leaves")).unwrap();
+    let keyring = order(fixture.folder()).keyring;
+    let proof = Inclusion::of(&fixture.addresses["subject"], &leaves, &keyring).unwrap().expect("it is among them");
+    assert!(Inclusion::of(&fixture.addresses["bob"], &leaves, &keyring).unwrap().is_none());
+    let found = verify(&signed, Some(&outcome.signer), Some(&leaves), std::slice::from_ref(&proof));
+    assert!(found.valid, "{:?}", found.problems);
+    let text = serde_json::to_string(&found.certificate.unwrap()).unwrap();
+    for marker in ["moy", "Marguerite", "Oyelaran"] {
+        assert!(!text.contains(marker), "no personal data: {marker}");
+    }
+    assert!(!verify(&signed, Some("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"), None, &[]).valid);
+    for at in (0..signed.len()).step_by(signed.len() / 60) {
+        let mut tampered = signed.clone();
+        tampered[at] ^= 1;
+        assert!(!verify(&tampered, None, None, &[]).valid, "byte {at}");
+    }
+    let mut other = leaves.clone();
+    other[0] ^= 1;
+    assert!(!verify(&signed, None, Some(&other), &[]).valid);
+    let wrong = Inclusion { index: proof.index ^ 1, ..proof.clone() };
+    assert!(!verify(&signed, None, None, &[wrong]).valid);
+    // What a certificate that isn't proven says is no proof.
+    let mut unproven: Certificate = serde_json::from_str(&text).unwrap();
+    unproven.proofs.byte_search.remnants = 1;
+    let signed = unproven.sign(&keyring.signing_key("erasure").unwrap(), 0).unwrap();
+    assert!(!verify(&signed, None, None, &[]).valid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_people_go_in_one_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut frames = Vec::new();
+    for number in 0..6_000 {
+        let json = format!(
+            r#"{{"type": "belief", "subject": "person {number}", "relation": "is", "object": "marker-{number}-end", "confidence": 0.5, "user_id": "user-{number}", "created_at": {}}}"#,
+            1_767_225_600_000_u64 + number
+        );
+        let grain = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap();
+        write_frame(&grain.blob, &mut frames).unwrap();
+    }
+    frames.extend([0; 4]);
+    let path = folder.path().join("people.mgs");
+    std::fs::write(&path, frames).unwrap();
+    let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await.unwrap();
+    take_in(&mut lake, &path).await;
+    let mut request = Request::default();
+    let csv: String = (0..3_000).map(|number| format!("user-{},\n", number * 2)).collect();
+    request.add_people(&format!("user,name\n{csv}")).unwrap();
+    let outcome = erased(&mut lake, &request, folder.path()).await;
+    assert!(outcome.proven, "{:?}", outcome.proofs);
+    assert_eq!((outcome.scope.grains, outcome.scope.people), (3_000, 3_000));
+    let seen = visible(&lake, &folder.path().join("lake")).await;
+    assert!(!seen.contains("marker-40-end") && seen.contains("marker-41-end"));
+}

@@ -1,0 +1,209 @@
+//! Erasure at the command line, and what is left when it is killed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use gristmill_tests::binary;
+use gristmill_tests::paths::workspace;
+use serde_json::Value;
+
+const PASSPHRASE: &str = "a passphrase for tests";
+
+/// Runs of the test that kills; more with the environment variable `GRISTMILL_KILLS`.
+const KILLS: u32 = 20;
+
+struct Lab {
+    folder: tempfile::TempDir,
+}
+
+impl Lab {
+    /// A keyring, and a lake of a generated corpus.
+    fn new(grains: u32) -> Lab {
+        let lab = Lab { folder: tempfile::tempdir().unwrap() };
+        let (code, _) = lab.run(&["keys", "generate", "erasure"]);
+        assert_eq!(code, 0);
+        let corpus = lab.path("corpus");
+        let grains = grains.to_string();
+        let (code, _) = lab.run(&["generate", corpus.to_str().unwrap(), "--grains", &grains, "--people", "50"]);
+        assert_eq!(code, 0);
+        assert_eq!(lab.ingest("lake"), 0);
+        lab
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary::path());
+        command
+            .args(arguments)
+            .env("GRISTMILL_KEYRING", self.path("keyring.json"))
+            .env("GRISTMILL_PASSPHRASE", PASSPHRASE)
+            .env("GRISTMILL_LAKE", self.path("lake"))
+            .current_dir(self.folder.path());
+        command
+    }
+
+    /// The exit code, and the result as JSON if there is one.
+    fn run(&self, arguments: &[&str]) -> (i32, Value) {
+        let output = self.command(arguments).output().unwrap();
+        let code = output.status.code().unwrap_or(-1);
+        if code == 1 {
+            panic!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        (code, serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
+    }
+
+    fn ingest(&self, lake: &str) -> i32 {
+        let lake = self.path(lake);
+        self.run(&["--lake", lake.to_str().unwrap(), "ingest", "corpus", "--format", "json"]).0
+    }
+
+    fn sql(&self, query: &str) -> Value {
+        let (code, rows) = self.run(&["sql", query, "--format", "json"]);
+        assert_eq!(code, 0);
+        rows
+    }
+
+    /// The user with the most grains.
+    fn somebody(&self) -> String {
+        let rows = self.sql(
+            "SELECT user_id FROM grains WHERE user_id IS NOT NULL GROUP BY user_id ORDER BY count(*) DESC, user_id LIMIT 1",
+        );
+        rows[0]["user_id"].as_str().unwrap().to_owned()
+    }
+
+    /// The addresses of the grains for which `condition` holds.
+    fn addresses(&self, condition: &str) -> Vec<String> {
+        let query = format!("SELECT content_address AS a FROM grains WHERE {condition} ORDER BY 1");
+        self.sql(&query).as_array().unwrap().iter().map(|row| row["a"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+#[test]
+fn the_commands_answer_with_results_and_exit_codes() {
+    let lab = Lab::new(3_000);
+    let user = lab.somebody();
+    let (code, plan) = lab.run(&["erase", "--user", &user, "--format", "json"]);
+    assert_eq!(code, 0);
+    let selected = plan["selected"]["grains"].as_u64().unwrap();
+    assert!(selected > 0);
+    let (code, report) = lab.run(&["report-subject", "--user", &user, "--out", "held.jsonl", "--format", "json"]);
+    assert_eq!((code, report["selected"]["grains"].as_u64()), (0, Some(selected)));
+    let lines = std::fs::read_to_string(lab.path("held.jsonl")).unwrap();
+    assert_eq!(lines.lines().count() as u64, report["disclosed"].as_u64().unwrap());
+    let addresses = lab.path("addresses");
+    std::fs::write(&addresses, lab.addresses(&format!("user_id = '{user}'")).join("\n")).unwrap();
+    let (code, erased) =
+        lab.run(&["erase", "--user", &user, "--execute", "--certificate", "proof.cose", "--format", "json"]);
+    assert_eq!((code, erased["proven"].as_bool()), (0, Some(true)), "{:#}", erased["proofs"]);
+    assert_eq!(erased["scope"]["grains"].as_u64(), Some(selected));
+    assert!(lab.addresses(&format!("user_id = '{user}'")).is_empty());
+    let (code, verified) = lab.run(&["certificate", "verify", "proof.cose", "--format", "json"]);
+    assert_eq!((code, verified["valid"].as_bool()), (0, Some(true)));
+    let (code, _) = lab.run(&["certificate", "verify", "proof.cose", "--signer", "did:key:z6MkNobody"]);
+    assert_eq!(code, 2);
+    let (code, audit) = lab.run(&["audit", "verify", "--format", "json"]);
+    assert_eq!((code, audit["bad"].as_u64(), audit["entries"].as_u64()), (0, Some(0), Some(3)));
+    check_with_another_implementation(&lab, &addresses, &erased);
+}
+
+/// The short script in another language accepts what is good and refuses what was tampered with.
+fn check_with_another_implementation(lab: &Lab, addresses: &Path, erased: &Value) {
+    let script = workspace().join("tests/tools/check_certificate.py");
+    let leaves = lab.path("lake").join(erased["certificate"].as_str().unwrap()).with_extension("leaves");
+    let address = std::fs::read_to_string(addresses).unwrap().lines().next().unwrap().to_owned();
+    let proof = lab.command(&["certificate", "prove", leaves.to_str().unwrap(), &address, "--format", "json"]).output();
+    std::fs::write(lab.path("proof.json"), proof.unwrap().stdout).unwrap();
+    let python = |certificate: &str, proof: &str| {
+        let mut command = Command::new("python3");
+        command.arg(&script).arg(certificate).arg("--leaves").arg(&leaves).args(["--proof", proof]);
+        command.current_dir(lab.folder.path()).output().map(|output| output.status.code())
+    };
+    let Ok(code) = python("proof.cose", "proof.json") else {
+        eprintln!("skipped: there is no python3 to check the certificate with");
+        return;
+    };
+    assert_eq!(code, Some(0));
+    let signed = std::fs::read(lab.path("proof.cose")).unwrap();
+    for at in (0..signed.len()).step_by(signed.len() / 12) {
+        let mut tampered = signed.clone();
+        tampered[at] ^= 1;
+        std::fs::write(lab.path("tampered.cose"), tampered).unwrap();
+        assert_eq!(python("tampered.cose", "proof.json").unwrap(), Some(2), "byte {at}");
+    }
+    let text = std::fs::read_to_string(lab.path("proof.json")).unwrap();
+    let mut other: Value = serde_json::from_str(&text).unwrap();
+    other["index"] = (other["index"].as_u64().unwrap() ^ 1).into();
+    std::fs::write(lab.path("other.json"), other.to_string()).unwrap();
+    assert_eq!(python("proof.cose", "other.json").unwrap(), Some(2));
+}
+
+#[test]
+fn a_killed_erasure_is_finished_by_the_next_run_and_nobody_else_is_lost() {
+    let kills = std::env::var("GRISTMILL_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(KILLS);
+    let lab = Lab::new(4_000);
+    let user = lab.somebody();
+    let arguments = ["erase", "--user", &user, "--execute", "--exclusive", "--quiet", "--format", "json"];
+    let (_, plan) = lab.run(&["erase", "--user", &user, "--format", "json"]);
+    let selected = plan["selected"]["grains"].as_u64().unwrap();
+    let all = lab.addresses("true");
+    let pristine = lab.path("pristine");
+    copy(&lab.path("lake"), &pristine);
+    let started = Instant::now();
+    assert_eq!(lab.run(&arguments).0, 0);
+    let whole = started.elapsed();
+    let kept = lab.addresses("true");
+    assert_eq!(all.len() - kept.len(), selected as usize);
+    for kill in 0..kills {
+        std::fs::remove_dir_all(lab.path("lake")).unwrap();
+        copy(&pristine, &lab.path("lake"));
+        // Spread over the whole run, twice in each.
+        for part in [kill, kills - kill] {
+            let mut child = lab.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(whole.mul_f64(f64::from(part) / f64::from(kills)).max(Duration::from_millis(1)));
+            // One that has ended already can't be killed.
+            let _ = child.kill();
+            child.wait().unwrap();
+            let left = lab.addresses("true");
+            assert!(left == all || left == kept, "kill {kill}: all or nothing, {} are left", left.len());
+        }
+        let (code, erased) = lab.run(&arguments);
+        // A run that ended before it was killed leaves nothing to do.
+        assert_eq!((code, erased["proven"].as_bool()), (0, Some(true)), "kill {kill}: {:#}", erased["proofs"]);
+        assert_eq!(lab.addresses("true"), kept, "kill {kill}");
+        let covered = certified(&lab);
+        assert_eq!(covered, selected, "kill {kill}: the certificates cover all that was erased");
+        let (code, audit) = lab.run(&["audit", "verify", "--format", "json"]);
+        assert_eq!((code, audit["bad"].as_u64()), (0, Some(0)), "kill {kill}");
+        assert_eq!(lab.ingest("lake"), 0);
+        assert_eq!(lab.addresses("true"), kept, "kill {kill}: nobody comes back");
+    }
+}
+
+/// The most that one certificate in the lake covers.
+fn certified(lab: &Lab) -> u64 {
+    let folder = lab.path("lake/erasures");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let signed = files.filter(|path| path.extension().is_some_and(|ending| ending == "cose"));
+    let covered = signed.map(|path| {
+        let (code, found) = lab.run(&["certificate", "verify", path.to_str().unwrap(), "--format", "json"]);
+        assert_eq!(code, 0, "{found:#}");
+        found["certificate"]["scope"]["grains"].as_u64().unwrap()
+    });
+    covered.max().unwrap_or_default()
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
