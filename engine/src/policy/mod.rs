@@ -3,7 +3,13 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `terms` | what does a grain's `invalidation_policy` say, and which mode is in force at an instant? |
+//! | `gate` | may this act take this grain out of what is current? |
+//! | `facts` | what of a grain does the gate need to know, and which signatures hold? |
 
+mod facts;
+mod gate;
 mod terms;
 
+pub use facts::{Proposal, authorizing_signers};
+pub use gate::{Act, Facts, Gate, HOPS, Kind, Known, Permit, Requester, Successor};
 pub use terms::{Mode, Policy, Scope};

@@ -10,9 +10,11 @@
 //! | `rules` | does it obey the schema of its type? |
 //! | `encode`, `value`, `json` | what is the one blob of this grain? |
 //! | `extent` | how far do a grain's own bytes reach? |
+//! | `authorize` | what do those sign who authorize a supersession? |
 //! | `elide` | how is a field hidden, and how is a hidden one proven? |
 
 mod alias;
+mod authorize;
 mod cbor;
 mod decode;
 mod elide;
@@ -31,6 +33,7 @@ mod types;
 mod value;
 
 pub use alias::integration_keys;
+pub use authorize::{act_message, authorization_message};
 pub(crate) use cbor::cbor_items;
 pub use decode::{Grain, Mode};
 pub use elide::{elide, elision_hash, verify_elision};

@@ -1,0 +1,179 @@
+//! From grains to what the gate needs to know of them, and whose signatures hold.
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::error::GrainError;
+use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, authorization_message};
+use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus, SignedBlob};
+
+use super::gate::{Facts, Kind, Requester, Successor};
+use super::terms::Policy;
+
+/// Signatures of one `supersession_auth` that are looked at.
+const SIGNATURES: usize = 256;
+
+impl Facts {
+    /// The facts of `grain`, which took the place of `supersedes`.
+    pub fn of(grain: &Grain<'_>, supersedes: Vec<ContentAddress>) -> Facts {
+        let texts = |field| texts(grain, field).map(str::to_owned);
+        let kind = match grain.grain_type() {
+            Some(GrainType::Goal) => Kind::Goal {
+                state: grain.text(Field::GoalState).unwrap_or_default().to_owned(),
+                allowed: texts(Field::AllowedTransitions).collect(),
+                evidence_required: count(grain.get(Field::EvidenceRequired)),
+            },
+            Some(GrainType::Consent) => Kind::Consent { subject: grain.text(Field::SubjectDid).map(str::to_owned) },
+            _ => Kind::Other,
+        };
+        Facts {
+            policy: Policy::of(grain),
+            author: grain.text(Field::AuthorDid).map(str::to_owned),
+            parents: addresses(grain, Field::DerivedFrom),
+            supersedes,
+            kind,
+        }
+    }
+}
+
+/// A grain that is to take the place of another, and who asks for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proposal {
+    /// The grain.
+    pub successor: Successor,
+    /// Who asks.
+    pub requester: Requester,
+}
+
+impl Proposal {
+    /// The proposal that the delivered grain takes the place of `target`. A justification given with the operation counts
+    /// beside that in the grain.
+    ///
+    /// # Errors
+    /// What [`authorization_message`] says.
+    pub fn of(
+        delivery: &Delivery<'_>,
+        grain: &Grain<'_>,
+        target: &ContentAddress,
+        resolver: &dyn KeyResolver,
+    ) -> Result<Proposal, GrainError> {
+        let signer = match delivery {
+            Delivery::Signed(signed) if signed.verify(resolver) == SignatureStatus::Valid => {
+                signed.signer().map(str::to_owned)
+            }
+            _ => None,
+        };
+        let auth = grain.get(Field::SupersessionAuth);
+        let signatures: Vec<&[u8]> = auth.iter().filter_map(|auth| auth.as_array()).flatten().filter_map(bytes_of).collect();
+        let authorizing = match signatures.is_empty() {
+            true => Vec::new(),
+            false => authorizing_signers(signatures, &authorization_message(target, grain)?, resolver),
+        };
+        let withdrawal = grain.get(Field::IsWithdrawal).and_then(|value| value.as_bool()) == Some(true);
+        let prior = grain.text(Field::PriorConsent).and_then(address_of);
+        Ok(Proposal {
+            successor: Successor {
+                facts: Facts::of(grain, vec![*target]),
+                has_own_policy: grain.get(Field::InvalidationPolicy).is_some(),
+                evidence: addresses(grain, Field::SatisfactionEvidence),
+                withdraws: prior.filter(|_| withdrawal),
+            },
+            requester: Requester {
+                signer,
+                claimed: grain.text(Field::AuthorDid).map(str::to_owned),
+                authorizing,
+                justification: grain.text(Field::SupersessionJustification).map(str::to_owned),
+            },
+        })
+    }
+}
+
+/// Who signed `message`, each once: of `signatures` those that are COSE envelopes around just that message and that the
+/// signer's key verifies.
+pub fn authorizing_signers<'s>(
+    signatures: impl IntoIterator<Item = &'s [u8]>,
+    message: &[u8],
+    resolver: &dyn KeyResolver,
+) -> Vec<String> {
+    let mut signers = Vec::new();
+    for signature in signatures.into_iter().take(SIGNATURES) {
+        let Ok(envelope) = SignedBlob::parse(signature) else { continue };
+        let Some(signer) = envelope.signer() else { continue };
+        let holds = envelope.blob() == message && envelope.verify(resolver) == SignatureStatus::Valid;
+        if holds && !signers.iter().any(|known| known == signer) {
+            signers.push(signer.to_owned());
+        }
+    }
+    signers
+}
+
+fn bytes_of(value: RawValue<'_>) -> Option<&[u8]> {
+    match value {
+        RawValue::Bytes(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn texts<'g>(grain: &Grain<'g>, field: Field) -> impl Iterator<Item = &'g str> {
+    let value = grain.get(field);
+    let alone = value.and_then(|value| value.as_text());
+    let items = value.and_then(|value| value.as_array()).into_iter().flatten();
+    alone.into_iter().chain(items.filter_map(|item| item.as_text()))
+}
+
+fn addresses(grain: &Grain<'_>, field: Field) -> Vec<ContentAddress> {
+    texts(grain, field).filter_map(address_of).collect()
+}
+
+fn address_of(text: &str) -> Option<ContentAddress> {
+    text.strip_prefix("sha256:").unwrap_or(text).parse().ok()
+}
+
+fn count(value: Option<RawValue<'_>>) -> u64 {
+    value.and_then(|value| value.as_int()).and_then(|value| u64::try_from(value).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_schemas::grain::{EncodeOptions, Mode, Payload, encode_json};
+    use gristmill_schemas::json::Json;
+    use gristmill_schemas::sign::{SelfContained, SigningKey, did_of_key, sign_message};
+
+    use super::*;
+
+    fn with_grain<T>(json: &str, use_it: impl FnOnce(&[u8], &Grain<'_>) -> T) -> T {
+        let encoded = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap();
+        let payload = Payload::open(&encoded.blob, 1 << 20).unwrap();
+        use_it(&encoded.blob, &Grain::decode(&payload, Mode::Strict).unwrap())
+    }
+
+    fn successor(object: &str, signatures: &[Vec<u8>]) -> String {
+        let auth: Vec<String> =
+            signatures.iter().map(|signature| format!(r#"{{"$bytes_hex": "{}"}}"#, hex::encode(signature))).collect();
+        format!(
+            r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "{object}", "confidence": 1.0,
+                 "created_at": 1767225600000, "supersession_auth": [{}]}}"#,
+            auth.join(",")
+        )
+    }
+
+    #[test]
+    fn a_signature_authorizes_one_successor_of_one_grain() {
+        let (target, other) = (ContentAddress::of(b"target"), ContentAddress::of(b"other"));
+        let key = SigningKey::from_seed(&[7; 32]);
+        let did = did_of_key(&key.verifying_key());
+        let message = with_grain(&successor("new", &[]), |_, grain| authorization_message(&target, grain).unwrap());
+        let signature = sign_message(&message, "application/octet-stream", &key, None, 0).unwrap();
+        let mut broken = signature.clone();
+        *broken.last_mut().unwrap() ^= 1;
+        let signers = |object: &str, target: &ContentAddress, signatures: &[Vec<u8>]| {
+            with_grain(&successor(object, signatures), |blob, grain| {
+                let delivery = Delivery::open(blob).unwrap();
+                Proposal::of(&delivery, grain, target, &SelfContained).unwrap().requester.authorizing
+            })
+        };
+        let twice = [signature.clone(), signature.clone()];
+        assert_eq!(signers("new", &target, &twice), [did]);
+        assert!(signers("newer", &target, &twice).is_empty());
+        assert!(signers("new", &other, &twice).is_empty());
+        assert!(signers("new", &target, &[broken]).is_empty());
+    }
+}
