@@ -134,6 +134,8 @@ pub enum Command {
     Reindex(Reindex),
     /// Show what the lake is made of
     Describe(Describe),
+    /// Put, supersede, contradict, verify and retract grains in bulk, as their policies allow
+    Apply(govern::Apply),
     /// Remove everything about a person, provably
     Erase(govern::Erase),
     /// Hand out everything that is held about a person

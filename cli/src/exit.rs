@@ -48,6 +48,11 @@ impl Failure {
         Failure { code: ENVIRONMENT, message: format!("{what}: {cause}") }
     }
 
+    /// A policy forbids it.
+    pub fn policy(message: impl Into<String>) -> Failure {
+        Failure { code: POLICY, message: message.into() }
+    }
+
     /// The data is such that the command can't go on.
     pub fn data(message: impl Into<String>) -> Failure {
         Failure { code: DATA, message: message.into() }

@@ -15,6 +15,7 @@
 //! | [`export`] | how do grains leave the lake? |
 //! | [`progress`] | how far is a piece of work? |
 //! | [`text`] | which words has a grain, and how well do they fit a search? |
+//! | [`apply`] | how are grains put and their state changed in bulk, by policy? |
 //! | [`erase`] | what is held about a person, and how is it removed for good? |
 //! | [`keys`] | where are secrets kept? |
 //! | [`policy`] | who may take a grain out of what is current? |
@@ -23,6 +24,7 @@
 //! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes come from (connectors).
 
 pub mod compact;
+pub mod apply;
 mod crew;
 pub mod describe;
 pub mod erase;

@@ -152,6 +152,21 @@ pub struct ProveInclusion {
     pub keys: Keys,
 }
 
+#[derive(Debug, Args)]
+pub struct Apply {
+    #[command(flatten)]
+    pub results: Results,
+    /// The operations, one JSON object a line; `-` for standard input
+    #[arg(value_name = "OPS.jsonl")]
+    pub operations: PathBuf,
+    /// Write the answers here, one a line [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Judge everything and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Audit {
     /// Walk the chain of the audit log

@@ -1,8 +1,9 @@
-//! `erase`, `report-subject`, `certificate`, `audit`, `keys`.
+//! `apply`, `erase`, `report-subject`, `certificate`, `audit`, `keys`.
 
-use std::io::{BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use gristmill_engine::apply::{Answer, ApplyOptions, apply as run_apply};
 use gristmill_engine::erase::{
     Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, disclose, erase as run_erasure,
     plan as run_plan, verify as check,
@@ -13,12 +14,56 @@ use gristmill_engine::lake::Lake;
 
 use super::Context;
 use crate::args::govern::{
-    Audit, Certificate, Erase, KeyCommand, Keys, ProveInclusion, ReportSubject, Selector, VerifyCertificate,
+    Apply, Audit, Certificate, Erase, KeyCommand, Keys, ProveInclusion, ReportSubject, Selector, VerifyCertificate,
 };
 use crate::exit::{Failure, Outcome};
 
 /// Environment variable of the passphrase.
 const PASSPHRASE: &str = "GRISTMILL_PASSPHRASE";
+
+/// Applies operations in bulk; one answer a line.
+pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failure> {
+    let mut lake = Lake::open_or_create(context.lake()).await?;
+    let mut lines: Box<dyn BufRead> = match arguments.operations.to_str() {
+        Some("-") => Box::new(BufReader::new(std::io::stdin())),
+        _ => {
+            let path = &arguments.operations;
+            let file = std::fs::File::open(path)
+                .map_err(|error| Failure::environment(&format!("can't read `{}`", path.display()), &error))?;
+            Box::new(BufReader::new(file))
+        }
+    };
+    let mut sink = sink(arguments.out.as_deref())?;
+    let mut answer = |answer: &Answer| write_line(&mut sink, answer);
+    let options = ApplyOptions { dry_run: arguments.dry_run, ..ApplyOptions::default() };
+    let report = run_apply(&mut lake, &mut *lines, &options, &mut answer).await?;
+    sink.flush()?;
+    if arguments.out.is_some() {
+        context.printer(arguments.results).record(&report)?;
+    } else if !context.common.quiet {
+        eprintln!("{} operations: {} done, {} denied, {} failed", report.operations, report.done, report.denied, report.failed);
+    }
+    match (report.denied, report.failed) {
+        (0, 0) => Ok(Outcome::Done),
+        (denied, 0) => Err(Failure::policy(format!("{denied} operations are refused by policy; their answers say why"))),
+        _ => Ok(Outcome::Problems),
+    }
+}
+
+fn sink(path: Option<&Path>) -> Result<Box<dyn Write>, Failure> {
+    Ok(match path {
+        Some(path) => Box::new(BufWriter::new(
+            std::fs::File::create(path)
+                .map_err(|error| Failure::environment(&format!("can't write `{}`", path.display()), &error))?,
+        )),
+        None => Box::new(BufWriter::new(std::io::stdout())),
+    })
+}
+
+fn write_line(sink: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), EngineError> {
+    let line = serde_json::to_string(value).map_err(|error| EngineError::Request(error.to_string()))?;
+    writeln!(sink, "{line}").map_err(|error| EngineError::Request(format!("can't write: {error}")))
+}
 
 /// Plans an erasure, and carries it out if that was asked for.
 pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failure> {
@@ -74,17 +119,8 @@ pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outco
     // Without a keyring the audit entry says what was done and not, under a pseudonym, for whom.
     let key =
         keyring(&arguments.keys).ok().map(|keyring| keyring.derive("gristmill/erasure/pseudonyms")).transpose()?;
-    let mut sink: Box<dyn Write> = match &arguments.out {
-        Some(path) => Box::new(BufWriter::new(
-            std::fs::File::create(path)
-                .map_err(|error| Failure::environment(&format!("can't write `{}`", path.display()), &error))?,
-        )),
-        None => Box::new(BufWriter::new(std::io::stdout())),
-    };
-    let mut write = |held: &Disclosed| {
-        let line = serde_json::to_string(held).map_err(|error| EngineError::Request(error.to_string()))?;
-        writeln!(sink, "{line}").map_err(|error| EngineError::Request(format!("can't write: {error}")))
-    };
+    let mut sink = sink(arguments.out.as_deref())?;
+    let mut write = |held: &Disclosed| write_line(&mut sink, held);
     let count = disclose(&mut lake, &request, &survey, key.as_ref(), &mut write).await?;
     sink.flush()?;
     if arguments.out.is_some() {

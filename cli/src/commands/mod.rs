@@ -40,6 +40,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Grain(Grain::Decode(lines)) => grain::decode(lines),
         Command::Grain(Grain::Check(lines)) => grain::check(lines),
         Command::Sql(arguments) => sql::run(&context, arguments).await,
+        Command::Apply(arguments) => govern::apply(&context, arguments).await,
         Command::Erase(arguments) => govern::erase(&context, arguments).await,
         Command::ReportSubject(arguments) => govern::report(&context, arguments).await,
         Command::Certificate(arguments) => govern::certificate(&context, arguments),

@@ -14,8 +14,8 @@ use crate::index::{IndexBuilder, IndexKinds, SidecarFile, publish as publish_sid
 use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
 use crate::segment::{SegmentFile, SegmentId, grains_properties, records_properties};
 
-/// A segment that was written again and isn't part of the lake yet.
-pub(super) struct Rewritten {
+/// A segment that was written and isn't part of the lake yet.
+pub(crate) struct NewSegment {
     id: SegmentId,
     data: tempfile::NamedTempFile,
     rows: u64,
@@ -31,7 +31,7 @@ struct Group {
 }
 
 /// Writes `file` again without the rows `erased` (ascending); `None` if none are left.
-pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) -> Result<Option<Rewritten>> {
+pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) -> Result<Option<NewSegment>> {
     let mut first = 0;
     let mut groups = Vec::new();
     for (number, rows) in file.row_groups().into_iter().enumerate() {
@@ -54,8 +54,7 @@ pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) 
         sink.write_row_group(number, &batch).file("can't write", id.as_str())
     })?;
     let rows = sink.finish().file("can't write", id.as_str())?;
-    let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
-    Ok(Some(Rewritten { id, data, rows, size, sidecars: builder.finish() }))
+    NewSegment::new(id, data, rows, builder.finish()).map(Some)
 }
 
 impl Group {
@@ -81,14 +80,25 @@ impl Group {
     }
 }
 
-impl Rewritten {
+impl NewSegment {
+    /// The segment `id` of `rows` rows, whose file is `data`.
+    pub(crate) fn new(
+        id: SegmentId,
+        data: tempfile::NamedTempFile,
+        rows: u64,
+        sidecars: Vec<SidecarFile>,
+    ) -> Result<NewSegment> {
+        let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
+        Ok(NewSegment { id, data, rows, size, sidecars })
+    }
+
     /// Bytes of the data file.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
     /// Makes its files part of the lake's folder, and of `change`.
-    pub(super) async fn publish(self, lake: &Lake, change: &mut Change) -> Result<()> {
+    pub(crate) async fn publish(self, lake: &Lake, change: &mut Change) -> Result<()> {
         publish_sidecars(lake.location(), &self.id, &self.sidecars).await?;
         let name = self.id.file_name();
         lake.location().publish(self.data, &lake.grains.path_of(&name)).await?;

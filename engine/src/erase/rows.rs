@@ -18,7 +18,7 @@ use crate::segment::MappedFile;
 
 /// A Parquet file of the lake that can be read by many threads.
 #[derive(Clone)]
-pub(super) struct OpenFile {
+pub(crate) struct OpenFile {
     bytes: MappedFile,
     metadata: ArrowReaderMetadata,
     name: String,
@@ -29,25 +29,25 @@ const BATCH_ROWS: usize = 1_024;
 
 impl OpenFile {
     /// Opens the lake's file `path`.
-    pub(super) async fn open(lake: &Lake, path: &object_store::path::Path) -> Result<OpenFile> {
+    pub(crate) async fn open(lake: &Lake, path: &object_store::path::Path) -> Result<OpenFile> {
         let bytes = MappedFile(Arc::new(lake.location().read(path).await?));
         let metadata = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new()).file("can't read", path)?;
         Ok(OpenFile { bytes, metadata, name: path.to_string() })
     }
 
     /// Bytes of the file.
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.bytes.as_ref().len() as u64
     }
 
     /// Rows of each row group.
-    pub(super) fn row_groups(&self) -> Vec<usize> {
+    pub(crate) fn row_groups(&self) -> Vec<usize> {
         self.metadata.metadata().row_groups().iter().map(|group| group.num_rows().max(0) as usize).collect()
     }
 
     /// Calls `job` for every batch of every row group, row groups side by side; answers what it gave, in order. `job` gets
     /// the number of the batch's first row in the file.
-    pub(super) fn each<T: Send>(
+    pub(crate) fn each<T: Send>(
         &self,
         columns: Option<&[&str]>,
         job: impl Fn(u32, &RecordBatch) -> Result<T> + Sync,
@@ -79,7 +79,7 @@ impl OpenFile {
     }
 
     /// The batches of one row group, or of the rows `selection`, or of all.
-    pub(super) fn reader(
+    pub(crate) fn reader(
         &self,
         columns: Option<&[&str]>,
         group: Option<usize>,
@@ -101,7 +101,7 @@ impl OpenFile {
     }
 
     /// The rows `wanted` (ascending), with `columns`.
-    pub(super) fn pick(&self, columns: &[&str], wanted: &[u32]) -> Result<Vec<RecordBatch>> {
+    pub(crate) fn pick(&self, columns: &[&str], wanted: &[u32]) -> Result<Vec<RecordBatch>> {
         let mut selectors = Vec::new();
         let mut at = 0;
         for row in wanted.iter().map(|row| *row as usize) {
@@ -116,29 +116,29 @@ impl OpenFile {
     }
 
     /// The Arrow schema of the file.
-    pub(super) fn schema(&self) -> arrow::datatypes::SchemaRef {
+    pub(crate) fn schema(&self) -> arrow::datatypes::SchemaRef {
         Arc::clone(self.metadata.schema())
     }
 }
 
 /// A text column of a batch; empty where the file doesn't have it so.
-pub(super) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a StringArray> {
+pub(crate) fn texts<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a StringArray> {
     batch.column_by_name(name)?.as_string_opt::<i32>()
 }
 
 /// The text of `row`, if it has one.
-pub(super) fn text_at(column: Option<&StringArray>, row: usize) -> Option<&str> {
+pub(crate) fn text_at(column: Option<&StringArray>, row: usize) -> Option<&str> {
     column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
 }
 
 /// The address of `row` in a column of addresses.
-pub(super) fn address_at(column: Option<&StringArray>, row: usize) -> Option<ContentAddress> {
+pub(crate) fn address_at(column: Option<&StringArray>, row: usize) -> Option<ContentAddress> {
     text_at(column, row).and_then(|text| text.parse().ok())
 }
 
 /// How one grain refers to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
+pub(crate) enum Link {
     /// `derived_from`.
     DerivedFrom,
     /// Its content comes from the other: provenance, premises, a disclosed copy.
@@ -167,12 +167,12 @@ const LINKS: [(&str, Link); 15] = [
 ];
 
 /// The names of the link columns.
-pub(super) fn link_columns() -> Vec<&'static str> {
+pub(crate) fn link_columns() -> Vec<&'static str> {
     LINKS.iter().map(|(name, _)| *name).collect()
 }
 
 /// Calls `found` with the row, kind and target of every link in `batch`.
-pub(super) fn links(batch: &RecordBatch, mut found: impl FnMut(usize, Link, ContentAddress)) {
+pub(crate) fn links(batch: &RecordBatch, mut found: impl FnMut(usize, Link, ContentAddress)) {
     for (name, link) in LINKS {
         let Some(column) = batch.column_by_name(name).filter(|column| column.null_count() < column.len()) else {
             continue;

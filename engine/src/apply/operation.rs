@@ -1,0 +1,242 @@
+//! One line of operations.
+//!
+//! ```json
+//! {"op": "put", "grain": {…}, "options": {"encoding": "cbor", "compressed": true}}
+//! {"op": "put", "blob_hex": "01…"}
+//! {"op": "supersede", "address": "…", "grain": {…}}
+//! {"op": "contradict", "address": "…", "value": true, "reason": "…", "actor": "did:…", "authorization_hex": ["d2…"]}
+//! {"op": "verify", "address": "…", "status": "verified", "reason": "…", "actor": "did:…"}
+//! {"op": "retract", "address": "…", "reason": "…", "actor": "did:…", "authorization_hex": ["d2…"]}
+//! ```
+//!
+//! `blob_hex` may hold a COSE envelope. A grain given as JSON that supersedes another gets that one into its `derived_from`
+//! if it isn't there (§23.1); one given as a blob must have it.
+
+use std::borrow::Cow;
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::container::VerificationStatus;
+use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::grain::{EncodeOptions, Encoding, encode_json};
+use gristmill_schemas::json::{Json, Object};
+
+/// What a line asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Operation {
+    /// A new grain: its delivered bytes.
+    Put(Vec<u8>),
+    /// A new grain in the place of another.
+    Supersede(ContentAddress, Vec<u8>),
+    /// A grain is contradicted, or no longer so.
+    Contradict(ContentAddress, bool),
+    /// A reviewer's word on a grain.
+    Verify(ContentAddress, VerificationStatus),
+    /// A grain is taken back.
+    Retract(ContentAddress),
+}
+
+/// An operation with who asks for it, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// What is asked for.
+    pub operation: Operation,
+    /// Who says so: a claim.
+    pub actor: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// COSE envelopes that authorize an act without a grain.
+    pub authorization: Vec<Vec<u8>>,
+}
+
+impl Operation {
+    /// The word of the operation.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Operation::Put(_) => "put",
+            Operation::Supersede(..) => "supersede",
+            Operation::Contradict(..) => "contradict",
+            Operation::Verify(..) => "verify",
+            Operation::Retract(_) => "retract",
+        }
+    }
+
+    /// The grain that it is about, if that exists already.
+    pub fn target(&self) -> Option<&ContentAddress> {
+        match self {
+            Operation::Put(_) => None,
+            Operation::Supersede(target, _)
+            | Operation::Contradict(target, _)
+            | Operation::Verify(target, _)
+            | Operation::Retract(target) => Some(target),
+        }
+    }
+
+    /// The delivered bytes of its new grain.
+    pub fn delivered(&self) -> Option<&[u8]> {
+        match self {
+            Operation::Put(bytes) | Operation::Supersede(_, bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+impl Request {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Schema`] if it isn't an operation; what encoding says of its grain.
+    pub fn parse(line: &[u8]) -> Result<Request, GrainError> {
+        let json = Json::parse(line).map_err(|error| schema(format!("the line isn't JSON: {error}")))?;
+        let object = json.as_object().ok_or_else(|| schema("the line isn't a JSON object"))?;
+        let operation = match text(object, "op")?.ok_or_else(|| schema("`op` is missing"))? {
+            "put" => Operation::Put(delivered(object, None)?),
+            "supersede" => {
+                let target = address(object)?;
+                Operation::Supersede(target, delivered(object, Some(&target))?)
+            }
+            "contradict" => Operation::Contradict(address(object)?, flag(object, "value")?.unwrap_or(true)),
+            "verify" => {
+                let status = text(object, "status")?.and_then(VerificationStatus::from_name);
+                let status = status.ok_or_else(|| schema("`status` must be unverified, verified or contested"))?;
+                match status {
+                    VerificationStatus::Retracted => Operation::Retract(address(object)?),
+                    status => Operation::Verify(address(object)?, status),
+                }
+            }
+            "retract" => Operation::Retract(address(object)?),
+            other => {
+                let message = format!("`{other}` is no operation; put, supersede, contradict, verify and retract are");
+                return Err(schema(message));
+            }
+        };
+        let owned = |name| Ok::<_, GrainError>(text(object, name)?.map(str::to_owned));
+        let authorization = object.get("authorization_hex").and_then(Json::as_array).unwrap_or_default();
+        let authorization = authorization.iter().map(|entry| {
+            let digits = entry.as_str().ok_or_else(|| schema("`authorization_hex` must be a list of strings"))?;
+            hex::decode(digits).map_err(|error| schema(format!("`authorization_hex`: {error}")))
+        });
+        Ok(Request {
+            operation,
+            actor: owned("actor")?,
+            reason: owned("reason")?,
+            authorization: authorization.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn schema(message: impl Into<Cow<'static, str>>) -> GrainError {
+    GrainError::new(ErrorCode::Schema, message)
+}
+
+fn text<'a>(object: &'a Object<'_>, name: &str) -> Result<Option<&'a str>, GrainError> {
+    match object.get(name) {
+        None | Some(Json::Null) => Ok(None),
+        Some(value) => value.as_str().map(Some).ok_or_else(|| schema(format!("`{name}` must be a string"))),
+    }
+}
+
+fn flag(object: &Object<'_>, name: &str) -> Result<Option<bool>, GrainError> {
+    match object.get(name) {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::Bool(value)) => Ok(Some(*value)),
+        Some(_) => Err(schema(format!("`{name}` must be true or false"))),
+    }
+}
+
+fn address(object: &Object<'_>) -> Result<ContentAddress, GrainError> {
+    text(object, "address")?.ok_or_else(|| schema("`address` is missing"))?.parse()
+}
+
+/// The bytes of the new grain: given, or encoded here.
+fn delivered(object: &Object<'_>, superseded: Option<&ContentAddress>) -> Result<Vec<u8>, GrainError> {
+    match (text(object, "blob_hex")?, object.get("grain")) {
+        (Some(digits), None) => hex::decode(digits).map_err(|error| schema(format!("`blob_hex`: {error}"))),
+        (None, Some(grain)) => {
+            let grain = match superseded {
+                Some(superseded) => derived_from(grain, superseded)?,
+                None => grain.clone(),
+            };
+            Ok(encode_json(&grain, options(object)?)?.blob)
+        }
+        _ => Err(schema("exactly one of `grain` and `blob_hex` is needed")),
+    }
+}
+
+/// `grain` with `parent` among those that it is derived from.
+fn derived_from<'j>(grain: &Json<'j>, parent: &ContentAddress) -> Result<Json<'j>, GrainError> {
+    let object = grain.as_object().ok_or_else(|| schema("`grain` must be an object"))?;
+    let text = parent.to_string();
+    let mut parents = match object.get("derived_from") {
+        None | Some(Json::Null) => Vec::new(),
+        Some(Json::Array(parents)) => parents.clone(),
+        Some(alone) => vec![alone.clone()],
+    };
+    if !parents.iter().any(|parent| parent.as_str() == Some(&text)) {
+        parents.push(Json::from(text));
+    }
+    let others = object.iter().filter(|(name, _)| *name != "derived_from");
+    let others = others.map(|(name, value)| (Cow::Owned(name.to_owned()), value.clone()));
+    Ok(Json::Object(others.chain([(Cow::Borrowed("derived_from"), Json::Array(parents))]).collect()))
+}
+
+fn options(object: &Object<'_>) -> Result<EncodeOptions, GrainError> {
+    let mut options = EncodeOptions::default();
+    let Some(given) = object.get("options").and_then(Json::as_object) else {
+        return Ok(options);
+    };
+    options.encoding = match text(given, "encoding")? {
+        None | Some("msgpack") => Encoding::MessagePack,
+        Some("cbor") => Encoding::Cbor,
+        Some(other) => return Err(schema(format!("`{other}` is no encoding; msgpack and cbor are"))),
+    };
+    options.compressed = flag(given, "compressed")?.unwrap_or(false);
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BELIEF: &str = r#"{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 1.0, "created_at": 1767225600000}"#;
+
+    #[test]
+    fn a_line_is_read_into_its_operation() {
+        let target = ContentAddress::of(b"t");
+        for (line, name) in [
+            (format!(r#"{{"op": "put", "grain": {BELIEF}}}"#), "put"),
+            (format!(r#"{{"op": "supersede", "address": "{target}", "grain": {BELIEF}}}"#), "supersede"),
+            (format!(r#"{{"op": "contradict", "address": "{target}"}}"#), "contradict"),
+            (format!(r#"{{"op": "verify", "address": "{target}", "status": "contested"}}"#), "verify"),
+            (format!(r#"{{"op": "verify", "address": "{target}", "status": "retracted"}}"#), "retract"),
+            (format!(r#"{{"op": "retract", "address": "{target}", "reason": "wrong"}}"#), "retract"),
+        ] {
+            assert_eq!(Request::parse(line.as_bytes()).unwrap().operation.name(), name, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_superseding_grain_names_what_it_supersedes() {
+        let target = ContentAddress::of(b"t");
+        let line = format!(r#"{{"op": "supersede", "address": "{target}", "grain": {BELIEF}}}"#);
+        let request = Request::parse(line.as_bytes()).unwrap();
+        let bytes = request.operation.delivered().unwrap();
+        assert!(bytes.windows(64).any(|window| window == target.to_string().as_bytes()));
+    }
+
+    #[test]
+    fn what_is_no_operation_says_why() {
+        for (line, expected) in [
+            ("{", "isn't JSON"),
+            ("[]", "isn't a JSON object"),
+            ("{}", "`op` is missing"),
+            (r#"{"op": "delete"}"#, "is no operation"),
+            (r#"{"op": "put"}"#, "exactly one of"),
+            (r#"{"op": "retract"}"#, "`address` is missing"),
+            (r#"{"op": "retract", "address": "xyz"}"#, "64 hex digits"),
+            (r#"{"op": "put", "grain": {"type": "belief"}}"#, "missing"),
+        ] {
+            let error = Request::parse(line.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Operations in bulk through the lifecycle gate.
+
+use std::io::Cursor;
+
+use arrow::array::AsArray;
+use gristmill_engine::apply::{Answer, ApplyOptions, ApplyReport, apply};
+use gristmill_engine::lake::Lake;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::grain::{
+    EncodeOptions, Grain, Mode, Payload, act_message, authorization_message, encode_json,
+};
+use gristmill_schemas::json::Json;
+use gristmill_schemas::sign::{SigningKey, did_of_key, sign, sign_message};
+
+struct Lab {
+    lake: Lake,
+    _folder: tempfile::TempDir,
+}
+
+impl Lab {
+    async fn new() -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        let lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await.unwrap();
+        Lab { lake, _folder: folder }
+    }
+
+    async fn apply(&mut self, lines: &[String]) -> (Vec<Answer>, ApplyReport) {
+        let mut answers = Vec::new();
+        let mut text = Cursor::new(lines.join("\n"));
+        let report = apply(&mut self.lake, &mut text, &ApplyOptions::default(), &mut |answer| {
+            answers.push(answer.clone());
+            Ok(())
+        });
+        let report = report.await.unwrap();
+        assert_eq!(answers.len(), lines.len());
+        (answers, report)
+    }
+
+    /// Grains, with what each supersedes.
+    async fn grains(&self) -> Vec<(String, Vec<String>)> {
+        let mut out = Vec::new();
+        for batch in self.lake.grains.read_columns(&["content_address", "supersedes"]).await.unwrap() {
+            let (addresses, superseded) = (batch.column(0).as_string::<i32>(), batch.column(1).as_list::<i32>());
+            for row in 0..batch.num_rows() {
+                let old = superseded.value(row);
+                let old = old.as_string::<i32>().iter().flatten().map(str::to_owned).collect();
+                out.push((addresses.value(row).to_owned(), old));
+            }
+        }
+        out.sort();
+        out
+    }
+
+    async fn events(&self) -> usize {
+        self.lake.state.files().unwrap().iter().map(|file| file.rows as usize).sum()
+    }
+}
+
+fn belief(object: &str, more: &str) -> String {
+    format!(
+        r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "{object}", "confidence": 1.0, "created_at": 1767225600000{more}}}"#
+    )
+}
+
+fn put(grain: &str) -> String {
+    format!(r#"{{"op": "put", "grain": {grain}}}"#)
+}
+
+fn supersede(target: &ContentAddress, grain: &str) -> String {
+    format!(r#"{{"op": "supersede", "address": "{target}", "grain": {grain}}}"#)
+}
+
+fn address(grain: &str) -> ContentAddress {
+    encode_json(&Json::parse(grain.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().address
+}
+
+fn errors(answers: &[Answer]) -> Vec<Option<&str>> {
+    answers.iter().map(|answer| answer.error.as_deref()).collect()
+}
+
+const DENIED: Option<&str> = Some("ERR_INVALIDATION_DENIED");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_see_the_ones_before_them_and_a_second_run_changes_nothing() {
+    let mut lab = Lab::new().await;
+    let old = belief("old", "");
+    let target = address(&old);
+    let lines = [
+        put(&old),
+        put(&old),
+        supersede(&target, &belief("new", "")),
+        format!(r#"{{"op": "contradict", "address": "{target}", "reason": "no"}}"#),
+        format!(r#"{{"op": "verify", "address": "{target}", "status": "contested", "actor": "did:web:r"}}"#),
+        format!(r#"{{"op": "retract", "address": "{target}"}}"#),
+        format!(r#"{{"op": "contradict", "address": "{target}", "value": false}}"#),
+        r#"{"op": "burn"}"#.to_owned(),
+        format!(r#"{{"op": "retract", "address": "{}"}}"#, ContentAddress::of(b"nobody")),
+    ];
+    let (answers, report) = lab.apply(&lines).await;
+    let failed = Some("ERR_SCHEMA");
+    assert_eq!(errors(&answers), [None, None, None, None, None, None, None, failed, failed]);
+    assert_eq!(answers.iter().map(|answer| answer.line).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
+    assert!(answers[1].already && !answers[2].already);
+    assert_eq!((report.grains_written, report.events_written, report.failed), (2, 4, 2));
+    let grains = lab.grains().await;
+    let new = answers[2].content_address.clone().unwrap();
+    assert!(grains.contains(&(new, vec![target.to_string()])));
+    let (again, report) = lab.apply(&lines).await;
+    assert_eq!((report.grains_written, lab.grains().await), (0, grains));
+    assert!(again[0].already && again[2].already);
+    // Contradicting and no longer contradicting were said again; retracting and contesting too, since they alternate.
+    assert!(lab.events().await >= 4);
+    assert_eq!(lab.lake.verify_audit().await.unwrap().bad, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn protected_grains_stay_whatever_the_way_to_them() {
+    let mut lab = Lab::new().await;
+    let locked = belief("locked", r#", "invalidation_policy": {"mode": "locked"}"#);
+    let novel = belief("novel", r#", "invalidation_policy": {"mode": "very_open"}"#);
+    let soft = belief("soft", r#", "invalidation_policy": {"mode": "soft_locked"}"#);
+    let (target, unknown, soft_target) = (address(&locked), address(&novel), address(&soft));
+    let replaces = belief(
+        "claims to replace",
+        &format!(r#", "related_to": [{{"hash": "{target}", "relation_type": "replaces"}}]"#),
+    );
+    let lines = [
+        put(&locked),
+        put(&novel),
+        put(&soft),
+        supersede(&target, &belief("a", "")),
+        format!(r#"{{"op": "contradict", "address": "{target}"}}"#),
+        format!(r#"{{"op": "retract", "address": "{target}"}}"#),
+        format!(r#"{{"op": "verify", "address": "{target}", "status": "retracted"}}"#),
+        format!(r#"{{"op": "verify", "address": "{target}", "status": "verified"}}"#),
+        supersede(&unknown, &belief("b", "")),
+        supersede(&soft_target, &belief("c", "")),
+        supersede(&soft_target, &belief("d", r#", "supersession_justification": "a typo""#)),
+        put(&replaces),
+    ];
+    let (answers, report) = lab.apply(&lines).await;
+    let expected = [None, None, None, DENIED, DENIED, DENIED, DENIED, None, DENIED, DENIED, None, None];
+    assert_eq!(errors(&answers), expected);
+    assert!(answers[10].needs_review);
+    assert_eq!((report.denied, report.events_written), (6, 1));
+    let grains = lab.grains().await;
+    assert!(!grains.iter().any(|(_, old)| old.contains(&target.to_string())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quorums_and_delegates_prove_themselves_by_signatures() {
+    let mut lab = Lab::new().await;
+    let keys: Vec<SigningKey> = (1..4).map(|seed| SigningKey::from_seed(&[seed; 32])).collect();
+    let dids: Vec<String> = keys.iter().map(|key| did_of_key(&key.verifying_key())).collect();
+    let authorized = format!(r#""authorized": ["{}", "{}"]"#, dids[0], dids[1]);
+    let quorum =
+        belief("q", &format!(r#", "invalidation_policy": {{"mode": "quorum", "threshold": 2, {authorized}}}"#));
+    let delegated = belief("d", &format!(r#", "invalidation_policy": {{"mode": "delegated", {authorized}}}"#));
+    let (by_quorum, by_delegate) = (address(&quorum), address(&delegated));
+    let successor = |auth: &str| belief("q2", &format!(r#", "derived_from": ["{by_quorum}"], "supersession_auth": [{auth}]"#));
+    let message = {
+        let bare = encode_json(&Json::parse(successor("").as_bytes()).unwrap(), EncodeOptions::default()).unwrap();
+        let payload = Payload::open(&bare.blob, 1 << 20).unwrap();
+        authorization_message(&by_quorum, &Grain::decode(&payload, Mode::Strict).unwrap()).unwrap()
+    };
+    let signature = |key: &SigningKey| {
+        let signed = sign_message(&message, "application/octet-stream", key, None, 0).unwrap();
+        format!(r#"{{"$bytes_hex": "{}"}}"#, hex::encode(signed))
+    };
+    let of = |keys: &[&SigningKey]| keys.iter().map(|key| signature(key)).collect::<Vec<_>>().join(", ");
+    let envelope = |key: &SigningKey| {
+        let json = belief("d2", &format!(r#", "derived_from": ["{by_delegate}"]"#));
+        let options = EncodeOptions { signed: true, ..EncodeOptions::default() };
+        let blob = encode_json(&Json::parse(json.as_bytes()).unwrap(), options).unwrap().blob;
+        let signed = hex::encode(sign(&blob, key, None, 0).unwrap());
+        format!(r#"{{"op": "supersede", "address": "{by_delegate}", "blob_hex": "{signed}"}}"#)
+    };
+    let act = hex::encode(sign_message(&act_message(&by_delegate, "contradict"), "x/y", &keys[0], None, 0).unwrap());
+    let authorize = |op: &str| {
+        format!(r#"{{"op": "{op}", "address": "{by_delegate}", "authorization_hex": ["{act}"]}}"#)
+    };
+    let lines = [
+        put(&quorum),
+        put(&delegated),
+        supersede(&by_quorum, &successor(&of(&[&keys[0]]))),
+        supersede(&by_quorum, &successor(&of(&[&keys[0], &keys[0]]))),
+        supersede(&by_quorum, &successor(&of(&[&keys[0], &keys[2]]))),
+        supersede(&by_quorum, &successor(&of(&[&keys[0], &keys[1]]))),
+        envelope(&keys[2]),
+        envelope(&keys[1]),
+        authorize("retract"),
+        authorize("contradict"),
+    ];
+    let (answers, _) = lab.apply(&lines).await;
+    assert_eq!(errors(&answers), [None, None, DENIED, DENIED, DENIED, None, DENIED, None, DENIED, None]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn protection_holds_across_batches_and_down_the_chain() {
+    let mut lab = Lab::new().await;
+    let goal = |state: &str, more: &str| {
+        format!(
+            r#"{{"type": "goal", "description": "keep it", "goal_state": "{state}", "created_at": 1767225600000{more}}}"#
+        )
+    };
+    let protected = goal(
+        "active",
+        r#", "invalidation_policy": {"mode": "locked", "scope": "lineage"}, "allowed_transitions": ["satisfied"], "evidence_required": 1"#,
+    );
+    let (first, proof) = (address(&protected), belief("proof", ""));
+    lab.apply(&[put(&protected), put(&proof)]).await;
+    let evidence = format!(r#", "satisfaction_evidence": ["{}"]"#, address(&proof));
+    let (answers, _) = lab
+        .apply(&[
+            supersede(&first, &goal("satisfied", "")),
+            supersede(&first, &goal("failed", &evidence)),
+            supersede(&first, &goal("satisfied", &evidence)),
+        ])
+        .await;
+    assert_eq!(errors(&answers), [Some("ERR_EVIDENCE_REQUIRED"), DENIED, None]);
+    let second: ContentAddress = answers[2].content_address.as_ref().unwrap().parse().unwrap();
+    // A new goal under weaker terms, superseding the satisfied one: laundering.
+    let (answers, _) = lab.apply(&[supersede(&second, &goal("active", ""))]).await;
+    assert_eq!(errors(&answers), [DENIED]);
+}
