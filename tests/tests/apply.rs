@@ -6,9 +6,7 @@ use arrow::array::AsArray;
 use gristmill_engine::apply::{Answer, ApplyOptions, ApplyReport, apply};
 use gristmill_engine::lake::Lake;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::grain::{
-    EncodeOptions, Grain, Mode, Payload, act_message, authorization_message, encode_json,
-};
+use gristmill_schemas::grain::{EncodeOptions, Grain, Mode, Payload, act_message, authorization_message, encode_json};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{SigningKey, did_of_key, sign, sign_message};
 
@@ -27,11 +25,12 @@ impl Lab {
     async fn apply(&mut self, lines: &[String]) -> (Vec<Answer>, ApplyReport) {
         let mut answers = Vec::new();
         let mut text = Cursor::new(lines.join("\n"));
-        let report = apply(&mut self.lake, &mut text, &ApplyOptions::default(), &mut |answer| {
+        let options = ApplyOptions::default();
+        let mut keep = |answer: &Answer| {
             answers.push(answer.clone());
             Ok(())
-        });
-        let report = report.await.unwrap();
+        };
+        let report = apply(&mut self.lake, &mut text, &options, &mut keep).await.unwrap();
         assert_eq!(answers.len(), lines.len());
         (answers, report)
     }
@@ -157,7 +156,8 @@ async fn quorums_and_delegates_prove_themselves_by_signatures() {
         belief("q", &format!(r#", "invalidation_policy": {{"mode": "quorum", "threshold": 2, {authorized}}}"#));
     let delegated = belief("d", &format!(r#", "invalidation_policy": {{"mode": "delegated", {authorized}}}"#));
     let (by_quorum, by_delegate) = (address(&quorum), address(&delegated));
-    let successor = |auth: &str| belief("q2", &format!(r#", "derived_from": ["{by_quorum}"], "supersession_auth": [{auth}]"#));
+    let successor =
+        |auth: &str| belief("q2", &format!(r#", "derived_from": ["{by_quorum}"], "supersession_auth": [{auth}]"#));
     let message = {
         let bare = encode_json(&Json::parse(successor("").as_bytes()).unwrap(), EncodeOptions::default()).unwrap();
         let payload = Payload::open(&bare.blob, 1 << 20).unwrap();
@@ -176,9 +176,8 @@ async fn quorums_and_delegates_prove_themselves_by_signatures() {
         format!(r#"{{"op": "supersede", "address": "{by_delegate}", "blob_hex": "{signed}"}}"#)
     };
     let act = hex::encode(sign_message(&act_message(&by_delegate, "contradict"), "x/y", &keys[0], None, 0).unwrap());
-    let authorize = |op: &str| {
-        format!(r#"{{"op": "{op}", "address": "{by_delegate}", "authorization_hex": ["{act}"]}}"#)
-    };
+    let authorize =
+        |op: &str| format!(r#"{{"op": "{op}", "address": "{by_delegate}", "authorization_hex": ["{act}"]}}"#);
     let lines = [
         put(&quorum),
         put(&delegated),

@@ -5,11 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::concat_batches;
 use gristmill_connectors::source::discover;
 use gristmill_engine::erase::{
-    Bar, Certificate, Disclosed, Erased, Extent, Ground, Inclusion, Order, Person, Request, Survey, disclose, erase, plan,
-    verify,
+    Bar, Certificate, Disclosed, Erased, Extent, Ground, Inclusion, Order, Person, Request, Survey, disclose, erase,
+    plan, verify,
 };
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
@@ -139,7 +138,12 @@ async fn visible(lake: &Lake, folder: &Path) -> String {
         }
     }
     for batch in lake.rejects.read_columns(&["bytes"]).await.unwrap() {
-        batch.column(0).as_binary::<i32>().iter().flatten().for_each(|bytes| out.push_str(&String::from_utf8_lossy(bytes)));
+        batch
+            .column(0)
+            .as_binary::<i32>()
+            .iter()
+            .flatten()
+            .for_each(|bytes| out.push_str(&String::from_utf8_lossy(bytes)));
     }
     out
 }
@@ -229,7 +233,10 @@ async fn a_consent_and_a_withdrawal_lead_to_what_rests_on_them() {
     for request in [by_consent, by_withdrawal] {
         let (_, survey) = plan(&mut lake, &request, 2).await.unwrap();
         let found = by_key(&fixture, &survey);
-        assert_eq!(found.iter().filter(|(_, (_, bar))| bar.is_none()).map(|(key, _)| key).collect::<Vec<_>>(), ["on_basis"]);
+        assert_eq!(
+            found.iter().filter(|(_, (_, bar))| bar.is_none()).map(|(key, _)| key).collect::<Vec<_>>(),
+            ["on_basis"]
+        );
     }
 }
 

@@ -41,11 +41,16 @@ pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failu
     if arguments.out.is_some() {
         context.printer(arguments.results).record(&report)?;
     } else if !context.common.quiet {
-        eprintln!("{} operations: {} done, {} denied, {} failed", report.operations, report.done, report.denied, report.failed);
+        eprintln!(
+            "{} operations: {} done, {} denied, {} failed",
+            report.operations, report.done, report.denied, report.failed
+        );
     }
     match (report.denied, report.failed) {
         (0, 0) => Ok(Outcome::Done),
-        (denied, 0) => Err(Failure::policy(format!("{denied} operations are refused by policy; their answers say why"))),
+        (denied, 0) => {
+            Err(Failure::policy(format!("{denied} operations are refused by policy; their answers say why")))
+        }
         _ => Ok(Outcome::Problems),
     }
 }

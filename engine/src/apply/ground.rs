@@ -100,7 +100,9 @@ impl Ground {
                 links(&batch, |row, _, old| supersedes.get_mut(row).into_iter().for_each(|all| all.push(old)));
                 let blobs = batch.column_by_name(columns[1]).and_then(|column| column.as_binary_opt::<i32>());
                 for (row, mut supersedes) in supersedes.into_iter().enumerate() {
-                    let Some((address, blobs)) = address_at(texts(&batch, columns[0]), row).zip(blobs) else { continue };
+                    let Some((address, blobs)) = address_at(texts(&batch, columns[0]), row).zip(blobs) else {
+                        continue;
+                    };
                     supersedes.extend(superseding.get(&address).into_iter().flatten());
                     let payload = Payload::open(blobs.value(row), DEFAULT_PAYLOAD_LIMIT);
                     let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());

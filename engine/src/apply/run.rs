@@ -218,7 +218,8 @@ impl Apply<'_> {
     /// Judges the operations of a batch, each after the ones before it.
     async fn judge(&self, prepared: &[Option<Result<Prepared, GrainError>>]) -> Result<Outcome> {
         let good = || prepared.iter().flatten().filter_map(|one| one.as_ref().ok());
-        let targets: HashSet<ContentAddress> = good().filter_map(|one| one.request.operation.target().copied()).collect();
+        let targets: HashSet<ContentAddress> =
+            good().filter_map(|one| one.request.operation.target().copied()).collect();
         let mut wanted = targets.clone();
         for (_, facts, proposal) in good().filter_map(|one| one.grain.as_ref()) {
             wanted.extend(&facts.parents);
@@ -235,7 +236,8 @@ impl Apply<'_> {
                 Err(error) => Err((None, refused(error))),
                 Ok(one) => {
                     let name = one.request.operation.name();
-                    let mut judge = Judging { run: self, ground: &mut ground, outcome: &mut outcome, now: now.timestamp_micros() };
+                    let mut judge =
+                        Judging { run: self, ground: &mut ground, outcome: &mut outcome, now: now.timestamp_micros() };
                     judge.one(one).map_err(|why| (Some(name), why)).map(|answer| Answer { op: Some(name), ..answer })
                 }
             };
@@ -394,7 +396,8 @@ impl Judging<'_, '_> {
             return Ok(Answer { already: true, ..answer });
         }
         let Proposal { successor, requester } = proposal;
-        let permit = self.gate().judge(target, &Act::Supersede(successor), &requester).map_err(|error| refused(&error))?;
+        let permit =
+            self.gate().judge(target, &Act::Supersede(successor), &requester).map_err(|error| refused(&error))?;
         answer.needs_review = permit.needs_review;
         match self.outcome.places.get(&grain.address).copied() {
             // A grain of this batch takes another place too: merges close all parents.

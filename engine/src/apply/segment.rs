@@ -33,7 +33,10 @@ impl NewGrain {
                 SignatureStatus::Valid => SignatureColumn::Valid,
                 SignatureStatus::Unverifiable(_) => SignatureColumn::Unverifiable,
                 SignatureStatus::Invalid => {
-                    return Err(GrainError::new(ErrorCode::Integrity, "the signature isn't the signer's over this blob"));
+                    return Err(GrainError::new(
+                        ErrorCode::Integrity,
+                        "the signature isn't the signer's over this blob",
+                    ));
                 }
             },
         };
@@ -64,10 +67,7 @@ pub(super) fn write(location: &LakeLocation, mut grains: Vec<NewGrain>, now: i64
     NewSegment::new(id, data, rows, builder.finish())
 }
 
-fn project(
-    rows: &[NewGrain],
-    now: i64,
-) -> Result<arrow::array::RecordBatch, Box<dyn std::error::Error + Send + Sync>> {
+fn project(rows: &[NewGrain], now: i64) -> Result<arrow::array::RecordBatch, Box<dyn std::error::Error + Send + Sync>> {
     let mut columns = GrainColumns::with_capacity(rows.len(), rows.iter().map(|row| row.delivered.len()).sum());
     for row in rows {
         let delivery = Delivery::open(&row.delivered)?;

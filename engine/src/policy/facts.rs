@@ -62,7 +62,8 @@ impl Proposal {
             _ => None,
         };
         let auth = grain.get(Field::SupersessionAuth);
-        let signatures: Vec<&[u8]> = auth.iter().filter_map(|auth| auth.as_array()).flatten().filter_map(bytes_of).collect();
+        let signatures: Vec<&[u8]> =
+            auth.iter().filter_map(|auth| auth.as_array()).flatten().filter_map(bytes_of).collect();
         let authorizing = match signatures.is_empty() {
             true => Vec::new(),
             false => authorizing_signers(signatures, &authorization_message(target, grain)?, resolver),

@@ -130,9 +130,10 @@ impl Gate<'_> {
     /// [`ErrorCode::InvalidationDenied`] with the reason, [`ErrorCode::EvidenceRequired`]; [`ErrorCode::Schema`] if the lake
     /// doesn't have `target`.
     pub fn judge(&self, target: &ContentAddress, act: &Act, requester: &Requester) -> Result<Permit, GrainError> {
-        let facts = self.known.facts(target).ok_or_else(|| {
-            GrainError::new(ErrorCode::Schema, format!("the lake has no grain {target}"))
-        })?;
+        let facts = self
+            .known
+            .facts(target)
+            .ok_or_else(|| GrainError::new(ErrorCode::Schema, format!("the lake has no grain {target}")))?;
         let mut permit = self.by_terms(target, facts, act, requester)?;
         for (address, binding) in self.binding_ancestors(target, act) {
             let also = self.by_terms(&address, binding, act, requester).map_err(|denied| {
@@ -235,7 +236,8 @@ impl Gate<'_> {
             "satisfied" | "failed" => (*evidence_required).max(1),
             _ => 0,
         };
-        let evidence: HashSet<_> = successor.evidence.iter().filter(|piece| self.known.facts(piece).is_some()).collect();
+        let evidence: HashSet<_> =
+            successor.evidence.iter().filter(|piece| self.known.facts(piece).is_some()).collect();
         if (evidence.len() as u64) < needed {
             let message = format!(
                 "the transition to `{state}` needs {needed} pieces of evidence that the lake has, {} are given",

@@ -179,7 +179,8 @@ fn a_transition_doesnt_bring_weaker_terms_and_the_goals_own_bind_what_follows() 
     let act = Act::Supersede(Successor { facts: weaker, has_own_policy: true, evidence: vec![], withdraws: None });
     assert_eq!(lake.judge(target, &act, &Requester::default()), DENIED);
     // Goal laundering: after a permitted transition a new goal without the constraints.
-    let suspended = Facts { parents: vec![target], supersedes: vec![target], ..goal(Policy::absent(false), "suspended") };
+    let suspended =
+        Facts { parents: vec![target], supersedes: vec![target], ..goal(Policy::absent(false), "suspended") };
     let suspended = lake.add("suspended", suspended);
     assert_eq!(lake.judge(suspended, &transition("active", vec![]), &Requester::default()), DENIED);
     assert_eq!(lake.judge(suspended, &by(open()), &Requester::default()), DENIED);
@@ -189,7 +190,8 @@ fn a_transition_doesnt_bring_weaker_terms_and_the_goals_own_bind_what_follows() 
 #[test]
 fn a_withdrawal_by_the_one_who_consented_needs_no_justification() {
     let mut lake = Lake::default();
-    let consent = |did: &str| Facts { kind: Kind::Consent { subject: Some(did.to_owned()) }, ..grain(Policy::absent(true)) };
+    let consent =
+        |did: &str| Facts { kind: Kind::Consent { subject: Some(did.to_owned()) }, ..grain(Policy::absent(true)) };
     let target = lake.add("consent", consent("did:web:s"));
     let withdrawal = |did: &str, withdraws| {
         Act::Supersede(Successor { facts: consent(did), has_own_policy: false, evidence: vec![], withdraws })
