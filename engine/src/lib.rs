@@ -23,8 +23,8 @@
 //!
 //! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes come from (connectors).
 
-pub mod compact;
 pub mod apply;
+pub mod compact;
 mod crew;
 pub mod describe;
 pub mod erase;

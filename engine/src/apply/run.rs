@@ -267,7 +267,7 @@ impl Apply<'_> {
             let written = tokio::task::spawn_blocking(move || write(&location, grains, now));
             let segment = written.await.file("can't finish", "a segment")??;
             let mut change = Change { changes_rows: true, ..Change::default() };
-            segment.publish(self.lake, &mut change).await?;
+            self.lake.publish_segment(&mut change, segment).await?;
             self.lake.grains.commit(change, "apply", 0).await?;
             self.known.extend(self.lake).await?;
         }

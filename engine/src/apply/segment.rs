@@ -6,11 +6,10 @@ use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus};
 
-use crate::erase::rewrite::NewSegment;
 use crate::error::{Context, Result};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::lake::LakeLocation;
-use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, grains_properties};
+use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties};
 
 /// A grain that was proven to be one.
 #[derive(Debug, Clone)]
@@ -50,7 +49,7 @@ impl NewGrain {
 }
 
 /// Writes `grains`, sorted as segments are, at `now` (microseconds since 1970).
-pub(super) fn write(location: &LakeLocation, mut grains: Vec<NewGrain>, now: i64) -> Result<NewSegment> {
+pub(super) fn write(location: &LakeLocation, mut grains: Vec<NewGrain>, now: i64) -> Result<WrittenSegment> {
     grains.sort_by(|left, right| {
         left.sort_key.cmp(&right.sort_key).then_with(|| left.address.as_bytes().cmp(right.address.as_bytes()))
     });
@@ -61,10 +60,11 @@ pub(super) fn write(location: &LakeLocation, mut grains: Vec<NewGrain>, now: i64
     for (number, rows) in grains.chunks(ROW_GROUP_ROWS).enumerate() {
         let batch = project(rows, now).file("can't write", id.as_str())?;
         builder.add(number, &batch)?;
-        file.write_row_group(number, &batch).file("can't write", id.as_str())?;
+        file.write_row_group(number, &[batch]).file("can't write", id.as_str())?;
     }
     let rows = file.finish().file("can't write", id.as_str())?;
-    NewSegment::new(id, data, rows, builder.finish())
+    let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
+    Ok(WrittenSegment { id, data, rows, size, sidecars: builder.finish() })
 }
 
 fn project(rows: &[NewGrain], now: i64) -> Result<arrow::array::RecordBatch, Box<dyn std::error::Error + Send + Sync>> {

@@ -10,18 +10,9 @@ use rayon::prelude::*;
 
 use super::rows::OpenFile;
 use crate::error::{Context, Result};
-use crate::index::{IndexBuilder, IndexKinds, SidecarFile, publish as publish_sidecars};
+use crate::index::{IndexBuilder, IndexKinds};
 use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
-use crate::segment::{SegmentFile, SegmentId, grains_properties, records_properties};
-
-/// A segment that was written and isn't part of the lake yet.
-pub(crate) struct NewSegment {
-    id: SegmentId,
-    data: tempfile::NamedTempFile,
-    rows: u64,
-    size: u64,
-    sidecars: Vec<SidecarFile>,
-}
+use crate::segment::{SegmentFile, SegmentId, WrittenSegment, grains_properties, records_properties};
 
 /// A row group and the rows of the file that it holds.
 struct Group {
@@ -31,7 +22,7 @@ struct Group {
 }
 
 /// Writes `file` again without the rows `erased` (ascending); `None` if none are left.
-pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) -> Result<Option<NewSegment>> {
+pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) -> Result<Option<WrittenSegment>> {
     let mut first = 0;
     let mut groups = Vec::new();
     for (number, rows) in file.row_groups().into_iter().enumerate() {
@@ -51,10 +42,11 @@ pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) 
     groups.par_iter().enumerate().try_for_each(|(number, group)| {
         let batch = group.kept(file, erased)?;
         builder.add(number, &batch)?;
-        sink.write_row_group(number, &batch).file("can't write", id.as_str())
+        sink.write_row_group(number, &[batch]).file("can't write", id.as_str())
     })?;
     let rows = sink.finish().file("can't write", id.as_str())?;
-    NewSegment::new(id, data, rows, builder.finish()).map(Some)
+    let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
+    Ok(Some(WrittenSegment { id, data, rows, size, sidecars: builder.finish() }))
 }
 
 impl Group {
@@ -77,33 +69,6 @@ impl Group {
             at = end;
         }
         concat_batches(&file.schema(), &kept).file("can't join", "a segment")
-    }
-}
-
-impl NewSegment {
-    /// The segment `id` of `rows` rows, whose file is `data`.
-    pub(crate) fn new(
-        id: SegmentId,
-        data: tempfile::NamedTempFile,
-        rows: u64,
-        sidecars: Vec<SidecarFile>,
-    ) -> Result<NewSegment> {
-        let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
-        Ok(NewSegment { id, data, rows, size, sidecars })
-    }
-
-    /// Bytes of the data file.
-    pub(super) fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// Makes its files part of the lake's folder, and of `change`.
-    pub(crate) async fn publish(self, lake: &Lake, change: &mut Change) -> Result<()> {
-        publish_sidecars(lake.location(), &self.id, &self.sidecars).await?;
-        let name = self.id.file_name();
-        lake.location().publish(self.data, &lake.grains.path_of(&name)).await?;
-        change.added.push(DataFile { name, size: self.size, rows: self.rows });
-        Ok(())
     }
 }
 

@@ -273,8 +273,8 @@ impl Run<'_> {
             let rewritten = tokio::task::spawn_blocking(rewrite).await.file("can't finish", "a segment")??;
             change.removed.push(segment.file.clone());
             if let Some(rewritten) = rewritten {
-                bytes += rewritten.size();
-                rewritten.publish(self.lake, &mut change).await?;
+                bytes += rewritten.size;
+                self.lake.publish_segment(&mut change, rewritten).await?;
             }
         }
         change.info.insert("erasure".to_owned(), self.journal.id.clone().into());

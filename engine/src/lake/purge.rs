@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use chrono::Utc;
 use deltalake::checkpoints::create_checkpoint;
-use futures::TryStreamExt;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
@@ -51,7 +50,7 @@ impl Table {
         let version = self.version();
         create_checkpoint(self.delta(), None).await.map_err(fault)?;
         let live: HashSet<Path> = self.files()?.into_iter().map(|file| self.path_of(&file.name)).collect();
-        let retired: HashSet<Path> = self.retired_files().await?.iter().map(|name| self.path_of(name)).collect();
+        let retired: HashSet<Path> = self.tombstones().await?.iter().map(|(name, _)| self.path_of(name)).collect();
         let log = Path::from(format!("{}/_delta_log", self.name()));
         let mut purged = Purged::default();
         for file in files {
@@ -67,15 +66,6 @@ impl Table {
         }
         Ok(purged)
     }
-
-    /// Names of files that ceased to be part of the table, as far as the log knows.
-    async fn retired_files(&self) -> Result<Vec<String>> {
-        let fault = delta_error("can't read the log", self.name());
-        let state = self.delta().snapshot().map_err(&fault)?;
-        let log_store = self.delta().log_store();
-        let retired: Vec<_> = state.all_tombstones(&*log_store).try_collect().await.map_err(&fault)?;
-        Ok(retired.iter().map(|file| file.path().into_owned()).collect())
-    }
 }
 
 impl Lake {
@@ -86,8 +76,8 @@ impl Lake {
     /// As [`Table::purge`].
     pub async fn purge(&mut self, exclusive: bool) -> Result<Purged> {
         let sidecars = self.location().list(SIDECARS).await?;
-        let retired = self.grains.retired_files().await?;
-        let retired: HashSet<SegmentId> = retired.iter().filter_map(|name| SegmentId::of_file(name)).collect();
+        let retired = self.grains.tombstones().await?;
+        let retired: HashSet<SegmentId> = retired.iter().filter_map(|(name, _)| SegmentId::of_file(name)).collect();
         let mut purged = Purged::default();
         for table in [&mut self.rejects, &mut self.state, &mut self.grains] {
             let Purged { files, bytes } = table.purge(exclusive).await?;
