@@ -241,6 +241,9 @@ fn shortened(text: &str) -> String {
     }
 }
 
+/// Items of a list that people are shown.
+const LIST_ITEMS: usize = 5;
+
 /// A result for people: its members, one a line, nested ones indented.
 fn people(value: &serde_json::Value) -> String {
     let mut out = String::new();
@@ -268,7 +271,14 @@ fn write_people(value: &serde_json::Value, indent: usize, out: &mut String) {
             }
             Value::Array(items) => {
                 out.push_str(&format!("{:indent$}{name}\n", ""));
-                items.iter().for_each(|item| write_people(item, indent + 2, out));
+                items.iter().take(LIST_ITEMS).for_each(|item| write_people(item, indent + 2, out));
+                if let Some(more) = items.len().checked_sub(LIST_ITEMS).filter(|more| *more > 0) {
+                    out.push_str(&format!(
+                        "{:indent$}  … and {} more; --format json has all\n",
+                        "",
+                        grouped(more as u64)
+                    ));
+                }
             }
             scalar => out.push_str(&format!("{:indent$}{name:width$}  {}\n", "", plain(scalar))),
         }

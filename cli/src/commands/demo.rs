@@ -67,8 +67,44 @@ const STEPS: &[Step] = &[
             "SELECT relation, object, confidence FROM current WHERE type = 'belief' AND subject = (SELECT min(subject) FROM beliefs) ORDER BY created_at LIMIT 5",
         ],
     ),
+    step(
+        "What did the conversations with language models say, and what did they cost?",
+        &[
+            "sql",
+            "SELECT session_id, messages, branches, input_tokens, output_tokens, cost_usd FROM threads ORDER BY first_at DESC LIMIT 3",
+        ],
+    ),
+    step(
+        "Is what was recorded of the providers' traffic kept without loss?",
+        &["convert", "--check-round-trip", "--from", "exchanges", "DATASETS/exchanges.jsonl"],
+    ),
     step("The same files without a lake", &["sql", "SELECT count(*) AS grains FROM mg_file('DATASETS/plain.mg')"]),
+    step("A key to sign with", &["keys", "generate", "erasure", "--keyring", KEYRING, "--passphrase-file", PASSPHRASE]),
+    step(
+        "A person asks to be forgotten: erase, search every byte that is left, and certify it",
+        &[
+            "erase",
+            "--subject",
+            "Bob Abe",
+            "--execute",
+            "--exclusive",
+            "--keyring",
+            KEYRING,
+            "--passphrase-file",
+            PASSPHRASE,
+            "--certificate",
+            CERTIFICATE,
+        ],
+    ),
+    step("Anybody can check the certificate", &["certificate", "verify", CERTIFICATE]),
+    step("And what the engine did is on record, without the person's name", &["audit", "verify"]),
+    step("Everybody else's grains are as they were", &["verify"]),
+    step("What the lake is made of", &["describe"]),
 ];
+
+const KEYRING: &str = "OUT/keyring.json";
+const PASSPHRASE: &str = "OUT/passphrase";
+const CERTIFICATE: &str = "OUT/erasure.cose";
 
 /// The result for scripts.
 #[derive(Serialize)]
@@ -98,7 +134,7 @@ pub async fn run(context: &Context, arguments: Demo) -> Result<Outcome, Failure>
     let temporary =
         tempfile::tempdir().map_err(|error| Failure::environment("can't make a temporary folder", &error))?;
     let folder = arguments.keep.as_deref().unwrap_or(temporary.path());
-    let place = Place { datasets, lake: folder.join("lake"), out: folder.join("out") };
+    let place = Place::new(datasets, folder)?;
     let mut summary =
         Summary { lake: place.lake.display().to_string(), steps: Vec::new(), as_expected: true, seconds: 0.0 };
     for step in STEPS {
@@ -138,9 +174,22 @@ struct Place {
 }
 
 impl Place {
+    /// Makes the folder for results, with a passphrase in it that protects nothing but the demo's key.
+    fn new(datasets: PathBuf, folder: &Path) -> Result<Place, Failure> {
+        let out = folder.join("out");
+        std::fs::create_dir_all(&out)?;
+        let place = Place { datasets, lake: folder.join("lake"), out };
+        std::fs::write(place.filled(PASSPHRASE), "a passphrase for the demo\n")?;
+        Ok(place)
+    }
+
+    /// The word with this place's folders in it.
+    fn filled(&self, word: &str) -> String {
+        word.replace(DATASETS, &self.datasets.display().to_string()).replace(OUT, &self.out.display().to_string())
+    }
+
     fn words(&self, step: &Step) -> Vec<String> {
-        let (datasets, out) = (self.datasets.display().to_string(), self.out.display().to_string());
-        step.words.iter().map(|word| word.replace(DATASETS, &datasets).replace(OUT, &out)).collect()
+        step.words.iter().map(|word| self.filled(word)).collect()
     }
 }
 
