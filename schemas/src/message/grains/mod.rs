@@ -78,7 +78,12 @@ impl Draft {
         let batch = calls_of(message).count() > 1;
         Draft {
             event: event(message, note),
-            thoughts: message.content.iter().filter_map(|block| thought(message, block, note)).collect(),
+            thoughts: message
+                .content
+                .iter()
+                .enumerate()
+                .filter_map(|(place, block)| thought(message, place, block, note))
+                .collect(),
             calls: calls_of(message)
                 .map(|call| (call.id.to_string(), self::call(message, call, batch, note)))
                 .collect(),
@@ -374,9 +379,11 @@ fn result(message: &Message, block: &ContentBlock, note: Note) -> Option<(String
     Some((result.tool_use_id.to_string(), action))
 }
 
-fn thought(message: &Message, block: &ContentBlock, note: Note) -> Option<Object<'static>> {
+fn thought(message: &Message, place: usize, block: &ContentBlock, note: Note) -> Option<Object<'static>> {
     let mut reasoning = grain("reasoning", message, note);
     let mut context = of_message(message);
+    // Nothing else tells two hidden thoughts of one message apart.
+    context.insert("msg:block", place.to_string());
     match block {
         ContentBlock::Thinking { text, signature } => {
             reasoning.insert("thinking_content", text.to_string());

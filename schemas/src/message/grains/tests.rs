@@ -63,6 +63,13 @@ fn thoughts_and_calls_are_grains_of_their_own_beside_the_event() {
 }
 
 #[test]
+fn two_hidden_thoughts_of_a_message_are_two_grains() {
+    let hidden = || ContentBlock::RedactedThinking { data: "x".into() };
+    let grains = linked(&message(Role::Assistant, vec![hidden(), hidden()]), None);
+    assert_ne!(grains.parts[0].address, grains.parts[1].address);
+}
+
+#[test]
 fn a_result_points_at_its_call_and_an_orphan_at_its_own_event() {
     let call = ContentAddress::of(b"call");
     let joined = linked(&message(Role::Tool, vec![answer("tu_1")]), Some(call));
