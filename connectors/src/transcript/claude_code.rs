@@ -4,6 +4,7 @@
 //! stand between messages and are passed through. One answer of the model is split over several lines that repeat its id and its
 //! usage: they are one message here, and its usage counts once. Subagents have roots of their own.
 
+use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
 
 use gristmill_schemas::json::{Json, Object};
@@ -35,11 +36,10 @@ pub fn session(bytes: &[u8], time: Timestamp) -> Messages {
     for line in lines(bytes) {
         match line.json(bytes) {
             Ok(json) if json.as_object().is_some() => {
-                if let Some((uuid, entry)) = entry(&json, line) {
-                    if !entries.contains_key(&uuid) {
-                        order.push(uuid.clone());
-                        entries.insert(uuid, entry);
-                    }
+                let Some((uuid, entry)) = entry(&json, line) else { continue };
+                if let Slot::Vacant(slot) = entries.entry(uuid) {
+                    order.push(slot.key().clone());
+                    slot.insert(entry);
                 }
             }
             Ok(_) => faults.push(line.fault(FaultCode::Shape, "not an object")),
