@@ -5,5 +5,7 @@ pub mod binary;
 pub mod conformance;
 pub mod datasets;
 pub mod fixture;
+pub mod grains;
+pub mod lake;
 pub mod paths;
 pub mod sqllogic;

@@ -1,6 +1,6 @@
 //! `grain encode|decode|check`: line n of the output answers line n of the input.
 
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::PathBuf;
 
 use gristmill_schemas::address::ContentAddress;
@@ -79,46 +79,80 @@ fn mode_of(lenient: bool) -> Mode {
     if lenient { Mode::Lenient } else { Mode::Strict }
 }
 
-/// Answers every line; the data has problems if any line failed.
+/// Answers every line, so that line n of the output answers line n of the input; the data has problems if any line failed.
+/// Only empty lines at the end have no answer. Whoever waits for an answer before the next line gets it.
 fn each_line(
     file: Option<PathBuf>,
     answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
 ) -> Result<Outcome, Failure> {
-    let mut input: Box<dyn BufRead> = match &file {
-        Some(path) => {
-            let file = std::fs::File::open(path)
-                .map_err(|error| Failure::environment(&format!("can't open `{}`", path.display()), &error))?;
-            Box::new(BufReader::with_capacity(1 << 20, file))
-        }
-        None => Box::new(io::stdin().lock()),
-    };
+    let mut input = open_lines(file)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut outcome = Outcome::Done;
-    let mut line = Vec::new();
+    let (mut line, mut empty) = (Vec::new(), 0_u64);
     loop {
-        line.clear();
-        if io::Read::take(&mut input, LINE_LIMIT).read_until(b'\n', &mut line)? == 0 {
-            break;
+        if input.buffer().is_empty() {
+            out.flush()?;
         }
+        let Some(whole) = read_line(&mut input, &mut line)? else { break };
         if line.trim_ascii().is_empty() {
+            empty += 1;
             continue;
         }
-        let answered = Json::parse(&line)
-            .map_err(|error| GrainError::new(ErrorCode::Corrupt, format!("the line isn't JSON: {error}")))
-            .and_then(|line| answer(&line));
-        let answered = answered.unwrap_or_else(|error| {
-            outcome = Outcome::Problems;
-            error_json(&error)
-        });
-        let mut text = answered.to_string();
-        text.push('\n');
-        match out.write_all(text.as_bytes()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(outcome),
-            written => written?,
+        let answered = if whole { answer_to(&line, &answer) } else { Err(too_long()) };
+        let unanswered = (0..std::mem::take(&mut empty)).map(|_| Err(not_json("it is empty")));
+        for answered in unanswered.chain([answered]) {
+            let answered = answered.unwrap_or_else(|error| {
+                outcome = Outcome::Problems;
+                error_json(&error)
+            });
+            match writeln!(out, "{answered}") {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(outcome),
+                written => written?,
+            }
         }
     }
     out.flush()?;
     Ok(outcome)
+}
+
+fn open_lines(file: Option<PathBuf>) -> Result<BufReader<Box<dyn Read>>, Failure> {
+    let input: Box<dyn Read> = match &file {
+        Some(path) => Box::new(
+            std::fs::File::open(path)
+                .map_err(|error| Failure::environment(&format!("can't open `{}`", path.display()), &error))?,
+        ),
+        None => Box::new(io::stdin().lock()),
+    };
+    Ok(BufReader::with_capacity(1 << 20, input))
+}
+
+/// Reads the next line into `line`; `None` at the end, false if the line is beyond the limit and was passed over.
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bool>> {
+    line.clear();
+    if input.take(LINE_LIMIT).read_until(b'\n', line)? == 0 {
+        return Ok(None);
+    }
+    let whole = line.ends_with(b"\n") || (line.len() as u64) < LINE_LIMIT;
+    if !whole {
+        input.skip_until(b'\n')?;
+    }
+    Ok(Some(whole))
+}
+
+fn answer_to(
+    line: &[u8],
+    answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
+) -> Result<Json<'static>, GrainError> {
+    let line = Json::parse(line).map_err(|error| not_json(&error.to_string()))?;
+    answer(&line)
+}
+
+fn not_json(why: &str) -> GrainError {
+    GrainError::new(ErrorCode::Corrupt, format!("the line isn't JSON: {why}"))
+}
+
+fn too_long() -> GrainError {
+    GrainError::new(ErrorCode::Corrupt, format!("the line has more than {LINE_LIMIT} bytes"))
 }
 
 fn object<const N: usize>(members: [(&'static str, Json<'static>); N]) -> Json<'static> {

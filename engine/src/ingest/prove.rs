@@ -31,6 +31,8 @@ pub(crate) struct ProvenRow {
     /// Where its sort key lies among the morsel's keys.
     key: (u32, u32),
     pub(crate) signature: SignatureColumn,
+    /// Bytes of its payload when it is open.
+    pub(crate) opened: u32,
 }
 
 /// A morsel whose grains were all looked at.
@@ -60,41 +62,52 @@ impl ProvenMorsel {
     }
 }
 
+/// Bytes of opened payloads that are held at a time. A morsel of grains that aren't compressed is below it; small grains that
+/// decompress to large ones are opened a few at a time.
+pub(crate) const OPENED_BYTES: usize = 8 << 20;
+
 /// Opens, hashes, decodes and checks every grain of `morsel`.
 pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
-    let mut proven = ProvenMorsel {
-        rows: Vec::with_capacity(morsel.len()),
-        keys: Vec::new(),
-        rejects: Vec::new(),
-        marks: Vec::new(),
-        morsel,
-    };
-    let morsel = &proven.morsel;
-    let mut opened = Vec::with_capacity(morsel.len());
-    for item in 0..morsel.len() {
+    let rows = Vec::with_capacity(morsel.len());
+    let mut proven = ProvenMorsel { rows, keys: Vec::new(), rejects: Vec::new(), marks: Vec::new(), morsel };
+    let mut next = 0;
+    while next < proven.morsel.len() {
+        next = prove_run(&mut proven, next, judgement);
+    }
+    proven.rejects.sort_by_key(|refusal| refusal.row.ordinal);
+    proven
+}
+
+/// Proves grains from `first` on until [`OPENED_BYTES`] are open; answers which grain is next.
+fn prove_run(proven: &mut ProvenMorsel, first: usize, judgement: Judgement<'_>) -> usize {
+    let ProvenMorsel { morsel, rows, keys, rejects, marks } = proven;
+    let mut opened = Vec::with_capacity(morsel.len() - first);
+    let (mut item, mut bytes) = (first, 0);
+    while item < morsel.len() && bytes < OPENED_BYTES {
         match open(morsel.item(item), judgement) {
-            Ok(found) => opened.push((item, found)),
-            Err(error) => proven.rejects.push(refusal(morsel, item, error, judgement.now)),
+            Ok(found) => {
+                bytes += found.payload_length();
+                opened.push((item, found));
+            }
+            Err(error) => rejects.push(refusal(morsel, item, error, judgement.now)),
         }
+        item += 1;
     }
     let mut digests: Vec<Digest> = vec![Digest::default(); opened.len()];
     sha256_each(&mut digests, |at| opened.get(at).map_or(&[], |(_, found)| found.delivery.blob()));
-    let mut checker = Checker { grain: None, mode: judgement.mode, keys: &mut proven.keys };
-    let mut marks = Vec::new();
+    let mut checker = Checker { grain: None, mode: judgement.mode, keys };
     for ((item, found), digest) in opened.iter().zip(digests) {
         match checker.check(&found.payload) {
             Ok((key, found_marks)) => {
                 let address = ContentAddress::from_digest(digest);
-                proven.rows.push(ProvenRow { address, item: *item as u32, key, signature: found.signature });
-                count(&mut marks, found_marks);
+                let opened = found.payload_length() as u32;
+                rows.push(ProvenRow { address, item: *item as u32, key, signature: found.signature, opened });
+                count(marks, found_marks);
             }
-            Err(error) => proven.rejects.push(refusal(morsel, *item, error, judgement.now)),
+            Err(error) => rejects.push(refusal(morsel, *item, error, judgement.now)),
         }
     }
-    drop(opened);
-    proven.rejects.sort_by_key(|refusal| refusal.row.ordinal);
-    proven.marks = marks;
-    proven
+    item
 }
 
 /// A delivered grain whose envelope and payload were opened.
@@ -102,6 +115,13 @@ pub(crate) struct Opened<'a> {
     pub(crate) delivery: Delivery<'a>,
     pub(crate) payload: Payload<'a>,
     signature: SignatureColumn,
+}
+
+impl Opened<'_> {
+    /// Bytes of the payload, decompressed; 0 if it is encrypted.
+    pub(crate) fn payload_length(&self) -> usize {
+        self.payload.clear().map_or(0, |(bytes, _)| bytes.len())
+    }
 }
 
 /// Opens delivered bytes; a signature that is wrong is an error.

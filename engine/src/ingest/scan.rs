@@ -21,6 +21,9 @@ use crate::lake::Ledger;
 /// Grains of a part of a file.
 const PART_GRAINS: usize = 4_096;
 
+/// Bytes of a part's opened payloads at most. Compressed grains can be beyond it; ingest takes them in all the same.
+const PART_BYTES: u64 = 512 << 20;
+
 /// A file whose grains are read as rows, in parts that can be read side by side and more than once.
 #[derive(Debug)]
 pub struct FileScan {
@@ -102,6 +105,11 @@ impl FileScan {
         let resolver: &dyn KeyResolver = &SelfContained;
         let judgement = Judgement { mode: self.mode, payload_limit: DEFAULT_PAYLOAD_LIMIT, resolver, now: self.now };
         let mut proven = prove(morsel.clone(), judgement);
+        let opened: u64 = proven.rows.iter().map(|row| u64::from(row.opened)).sum();
+        if opened > PART_BYTES {
+            let message = format!("{opened} bytes in {} grains are too many for one part", proven.rows.len());
+            return Err(message).file("can't read without a lake", &self.uri);
+        }
         let refused = proven.rejects.len() as u64;
         let first_refusal = proven.rejects.drain(..).next().map(|refusal| refusal.error);
         let places: Vec<Place> = (0..proven.rows.len() as u32).map(|row| Place { morsel: 0, row }).collect();

@@ -34,17 +34,41 @@ pub(super) fn write(
     let file = SegmentFile::create(&data, grains_schema(), grains_properties())
         .file("can't write the segment", id.as_str())?;
     let builder = IndexBuilder::new(indexes);
-    let encode = |(number, places): (usize, &[Place])| -> Result<(), Fault> {
+    let row_groups = row_groups(morsels, &plan.order);
+    let encode = |(number, places): (usize, &&[Place])| -> Result<(), Fault> {
         let batch = project(morsels, places, run)?;
         builder.add(number, &batch)?;
         Ok(file.write_row_group(number, &[batch])?)
     };
-    let written = plan.order.par_chunks(ROW_GROUP_ROWS).enumerate().try_for_each(encode);
+    let written = row_groups.par_iter().enumerate().try_for_each(encode);
     written.file("can't write the segment", id.as_str())?;
     let (rows, sidecars) = rayon::join(|| file.finish(), || builder.finish());
     let rows = rows.file("can't write the segment", id.as_str())?;
     let size = data.as_file().metadata().file("can't write the segment", id.as_str())?.len();
     Ok(WrittenSegment { id, data, rows, size, sidecars })
+}
+
+/// Bytes of opened payloads in a row group from which on it is closed: what one core projects at a time, and far below what
+/// the offsets of a column reach.
+const ROW_GROUP_BYTES: u64 = 128 << 20;
+
+/// Cuts the rows into row groups by number and by size.
+fn row_groups<'p>(morsels: &[ProvenMorsel], order: &'p [Place]) -> Vec<&'p [Place]> {
+    let mut groups = Vec::new();
+    let mut rest = order;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let opened = |place: &Place| place.of(morsels).map_or(0, |(_, row)| u64::from(row.opened));
+        let rows = rest.iter().take(ROW_GROUP_ROWS).take_while(|place| {
+            let fits = bytes < ROW_GROUP_BYTES;
+            bytes += opened(place);
+            fits
+        });
+        let (group, behind) = rest.split_at(rows.count());
+        groups.push(group);
+        rest = behind;
+    }
+    groups
 }
 
 pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;

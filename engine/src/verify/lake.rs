@@ -1,5 +1,6 @@
 //! Verifying the lake itself, row group by row group.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ use super::report::{Coverage, Findings, Problem, Tally, VerifyReport};
 use crate::crew::Crew;
 use crate::error::{EngineError, Result};
 use crate::hash::{Digest, sha256_each};
-use crate::ingest::prove::{Checker, open};
+use crate::ingest::prove::{Checker, Judgement, OPENED_BYTES, Opened, open};
 use crate::lake::Lake;
 use crate::progress::WorkProgress;
 use crate::segment::SegmentReader;
@@ -228,29 +229,47 @@ fn check_batch(
         })
         .collect();
     let judgement = options.judgement();
-    let opened: Vec<_> = delivered
-        .iter()
-        .map(|bytes| bytes.as_ref().map_err(Clone::clone).and_then(|bytes| open(bytes, judgement)))
-        .collect();
     let mut keys = Vec::new();
-    let mut checker = Checker { grain: None, mode: options.mode, keys: &mut keys };
-    for (row, opened) in opened.iter().enumerate() {
-        // What was let in leniently is marked as such, and no news.
-        checker.mode =
-            if options.mode == Mode::Lenient || is_lenient(marks, row) { Mode::Lenient } else { Mode::Strict };
-        checker.keys.clear();
-        let checked = opened.as_ref().map_err(Clone::clone).and_then(|opened| checker.check(&opened.payload));
-        findings.bytes += blobs.value(row).len() as u64;
-        match checked {
-            Ok((_, marks)) => findings.good(marks),
-            Err(error) => {
-                let problem = Problem::new(name, (first_row + row as u64) as i64, &error);
-                let content_address = Some(addresses.value(row).to_owned());
-                findings.bad(Problem { content_address, ..problem }, options.problems);
+    let mut first = 0;
+    while first < delivered.len() {
+        let opened = open_some(delivered.get(first..).unwrap_or_default(), judgement);
+        let mut checker = Checker { grain: None, mode: options.mode, keys: &mut keys };
+        for (row, opened) in (first..).zip(&opened) {
+            // What was let in leniently is marked as such, and no news.
+            checker.mode =
+                if options.mode == Mode::Lenient || is_lenient(marks, row) { Mode::Lenient } else { Mode::Strict };
+            checker.keys.clear();
+            let checked = opened.as_ref().map_err(Clone::clone).and_then(|opened| checker.check(&opened.payload));
+            findings.bytes += blobs.value(row).len() as u64;
+            match checked {
+                Ok((_, marks)) => findings.good(marks),
+                Err(error) => {
+                    let problem = Problem::new(name, (first_row + row as u64) as i64, &error);
+                    let content_address = Some(addresses.value(row).to_owned());
+                    findings.bad(Problem { content_address, ..problem }, options.problems);
+                }
             }
         }
+        first += opened.len();
     }
     Ok(())
+}
+
+/// Opens grains from the first on until [`OPENED_BYTES`] are open.
+fn open_some<'d>(
+    delivered: &'d [Result<Cow<'_, [u8]>, GrainError>],
+    judgement: Judgement<'_>,
+) -> Vec<Result<Opened<'d>, GrainError>> {
+    let (mut opened, mut bytes) = (Vec::new(), 0);
+    for next in delivered {
+        let found = next.as_ref().map_err(Clone::clone).and_then(|next| open(next, judgement));
+        bytes += found.as_ref().map_or(0, Opened::payload_length);
+        opened.push(found);
+        if bytes >= OPENED_BYTES {
+            break;
+        }
+    }
+    opened
 }
 
 fn prove_address(address: &str, digest: Option<&Digest>) -> Result<(), GrainError> {

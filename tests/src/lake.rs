@@ -1,0 +1,100 @@
+//! A lake in a temporary folder that takes in bytes and answers SQL.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use futures::TryStreamExt;
+use gristmill_connectors::source::discover;
+use gristmill_engine::error::EngineError;
+use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
+use gristmill_engine::lake::Lake;
+use gristmill_queries::sql::{SqlOptions, execute, lake_context, statements};
+
+/// A lake, and a folder for its input beside it.
+pub struct TestLake {
+    /// The lake, as it is after the last ingest.
+    pub lake: Lake,
+    folder: tempfile::TempDir,
+}
+
+impl TestLake {
+    /// A new, empty one.
+    ///
+    /// # Panics
+    /// If the system has no temporary folder for it.
+    pub async fn new() -> TestLake {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let uri = folder.path().join("lake").display().to_string();
+        TestLake { lake: Lake::open_or_create(&uri).await.expect("a new lake"), folder }
+    }
+
+    /// The folder that holds the lake and its input.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes `files` (name and bytes) to a folder of their own and takes them in, in the order of their names.
+    ///
+    /// # Errors
+    /// Those of ingest.
+    ///
+    /// # Panics
+    /// If a file can't be written.
+    pub async fn try_ingest(
+        &mut self,
+        files: &[(&str, &[u8])],
+        options: &IngestOptions,
+    ) -> Result<IngestReport, EngineError> {
+        let input = tempfile::tempdir_in(self.folder.path()).expect("a folder for the input");
+        for (name, bytes) in files {
+            std::fs::write(input.path().join(name), bytes).expect("a file of the input");
+        }
+        let sources = discover(&[input.path().display().to_string()]).await?;
+        ingest(&mut self.lake, sources, options, Arc::new(IngestProgress::default())).await
+    }
+
+    /// [`TestLake::try_ingest`] with the usual options.
+    ///
+    /// # Panics
+    /// If ingest fails as a whole.
+    pub async fn ingest(&mut self, files: &[(&str, &[u8])]) -> IngestReport {
+        self.try_ingest(files, &IngestOptions::default()).await.expect("an ingest that goes through")
+    }
+
+    /// The rows that `query` answers, as text; null is `NULL`.
+    ///
+    /// # Panics
+    /// If it isn't a query that the lake can answer.
+    pub async fn rows(&self, query: &str) -> Vec<Vec<String>> {
+        let context = lake_context(&self.lake, &SqlOptions::default()).await.expect("a context over the lake");
+        let mut rows = Vec::new();
+        for statement in statements(query).expect("SQL") {
+            let stream = execute(&context, statement).await.expect("a plan");
+            let batches: Vec<_> = stream.try_collect().await.expect("rows");
+            let options = FormatOptions::default().with_null("NULL");
+            for batch in &batches {
+                let columns: Vec<_> =
+                    batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect();
+                let columns = columns.into_iter().collect::<Result<Vec<_>, _>>().expect("printable columns");
+                rows.extend(
+                    (0..batch.num_rows()).map(|row| columns.iter().map(|cell| cell.value(row).to_string()).collect()),
+                );
+            }
+        }
+        rows
+    }
+
+    /// The one value that `query` answers.
+    ///
+    /// # Panics
+    /// If there is no row.
+    pub async fn value(&self, query: &str) -> String {
+        self.rows(query).await.into_iter().flatten().next().expect("a row")
+    }
+
+    /// The codes in `rejects`, in the order of their sources and places.
+    pub async fn reject_codes(&self) -> Vec<String> {
+        self.rows("SELECT error_code FROM rejects ORDER BY source, ordinal").await.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,295 @@
+//! The command line's contract: exit codes, formats, and answers that match their questions line by line.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use gristmill_schemas::json::Json;
+use gristmill_tests::binary::{gristmill, path};
+use gristmill_tests::grains::{belief, frames, plain};
+use gristmill_tests::paths::workspace;
+
+/// What a command answers: exit code, standard output, standard error.
+struct Answer {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn run(folder: &Path, words: &[&str], input: impl Into<Vec<u8>>) -> Answer {
+    let output = gristmill().current_dir(folder).args(words).write_stdin(input).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    assert!(!err.contains("panicked"), "{words:?}: {err}");
+    Answer { code: output.status.code().unwrap(), out, err }
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// The JSON objects on the lines of `text`.
+fn lines(text: &str) -> Vec<Json<'_>> {
+    text.lines().map(|line| Json::parse(line.as_bytes()).unwrap()).collect()
+}
+
+fn member<'j>(json: &'j Json<'_>, name: &str) -> &'j str {
+    json.get(name).and_then(Json::as_str).unwrap_or_else(|| panic!("no `{name}` in {json}"))
+}
+
+#[test]
+fn exit_codes_are_those_of_the_manual() {
+    let here = folder();
+    let file = here.path().join("good.mg");
+    std::fs::write(&file, plain(&[belief(1), belief(2)])).unwrap();
+    let mut wrong = belief(3);
+    wrong[0] = 7;
+    std::fs::write(here.path().join("wrong.mg"), plain(&[belief(3), wrong])).unwrap();
+    for (words, code) in [
+        (&["--help"][..], 0),
+        (&["--version"], 0),
+        (&[], 1),
+        (&["no-such-command"], 1),
+        (&["ingest"], 1),
+        (&["ingest", "good.mg", "--no-such-flag"], 1),
+        (&["ingest", "good.mg", "--memory", "much"], 1),
+        (&["ingest", "absent.mg"], 1),
+        (&["ingest", "s4://bucket/key"], 1),
+        (&["sql", "SELECT 1 FROM grains"], 1),
+        (&["ingest", "good.mg"], 0),
+        (&["ingest", "good.mg"], 0),
+        (&["ingest", "wrong.mg"], 2),
+        (&["--lake", "other", "ingest", "wrong.mg", "--on-error", "fail"], 2),
+        (&["verify"], 0),
+        (&["verify", "good.mg"], 0),
+        (&["verify", "wrong.mg"], 2),
+        (&["sql", "SELEKT 1"], 1),
+        (&["grain", "check", "absent.jsonl"], 1),
+    ] {
+        let answer = run(here.path(), words, "");
+        assert_eq!(answer.code, code, "{words:?}: {}{}", answer.out, answer.err);
+        if code == 1 && !words.is_empty() {
+            assert!(answer.out.is_empty() && !answer.err.trim().is_empty(), "{words:?}: {}", answer.out);
+        }
+    }
+}
+
+#[test]
+fn a_lake_that_can_t_be_made_is_an_environment_problem() {
+    let here = folder();
+    std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
+    std::fs::write(here.path().join("taken"), b"a file").unwrap();
+    let answer = run(here.path(), &["--lake", "taken", "ingest", "good.mg"], "");
+    assert_eq!(answer.code, 1, "{}", answer.err);
+    assert!(answer.err.contains("taken"), "{}", answer.err);
+}
+
+#[test]
+fn line_n_of_the_answers_answers_line_n_of_the_questions() {
+    let here = folder();
+    let good =
+        |number: u32| format!(r#"{{"grain":{{"type":"event","content":"line {number}","created_at":{number}}}}}"#);
+    let questions =
+        [good(0), "not json".into(), String::new(), good(3), r#"{"grain":{"type":"event"}}"#.into(), good(5)];
+    let answer = run(here.path(), &["grain", "encode"], questions.join("\n") + "\n\n\n");
+    assert_eq!(answer.code, 2);
+    let answers = lines(&answer.out);
+    assert_eq!(answers.len(), questions.len());
+    let errors: Vec<_> = answers.iter().map(|answer| answer.get("error").and_then(Json::as_str)).collect();
+    assert_eq!(errors, [None, Some("ERR_CORRUPT"), Some("ERR_CORRUPT"), None, Some("ERR_SCHEMA"), None]);
+    // What was encoded decodes to what was asked, on the same line.
+    let blobs: Vec<_> = answers.iter().filter(|answer| answer.get("error").is_none()).collect();
+    let questions: String =
+        blobs.iter().map(|blob| format!("{{\"blob_hex\":\"{}\"}}\n", member(blob, "blob_hex"))).collect();
+    let decoded = run(here.path(), &["grain", "decode"], questions);
+    assert_eq!(decoded.code, 0, "{}", decoded.out);
+    for ((decoded, blob), number) in lines(&decoded.out).iter().zip(blobs).zip([0, 3, 5]) {
+        assert_eq!(member(decoded.get("grain").unwrap(), "content"), format!("line {number}"));
+        assert_eq!(member(decoded, "content_address"), member(blob, "content_address"));
+    }
+}
+
+#[test]
+fn check_tells_a_blob_that_isn_t_what_its_address_says() {
+    let here = folder();
+    let blob = belief(1);
+    let address = gristmill_schemas::address::ContentAddress::of(&blob).to_string();
+    let digits = hex::encode(&blob);
+    let questions = [
+        format!(r#"{{"blob_hex":"{digits}"}}"#),
+        format!(r#"{{"blob_hex":"{digits}","content_address":"{address}"}}"#),
+        format!(r#"{{"blob_hex":"{digits}","content_address":"{}"}}"#, "0".repeat(64)),
+        format!(r#"{{"blob_hex":"{digits}","content_address":"{}"}}"#, address.to_uppercase()),
+        format!(r#"{{"blob_hex":"{digits}","content_address":"{}"}}"#, &address[..60]),
+        format!(r#"{{"blob_hex":"{}"}}"#, &digits[..30]),
+        r#"{"blob_hex":"zz"}"#.to_owned(),
+        "{}".to_owned(),
+    ];
+    let answer = run(here.path(), &["grain", "check"], questions.join("\n"));
+    let answers = lines(&answer.out);
+    let errors: Vec<_> = answers.iter().map(|answer| answer.get("error").and_then(Json::as_str)).collect();
+    let expected = [
+        None,
+        None,
+        Some("ERR_INTEGRITY"),
+        Some("ERR_HASH_FORMAT"),
+        Some("ERR_HASH_LENGTH"),
+        Some("ERR_CORRUPT"),
+        Some("ERR_CORRUPT"),
+        Some("ERR_SCHEMA"),
+    ];
+    assert_eq!((answer.code, errors), (2, expected.to_vec()));
+}
+
+#[test]
+fn an_answer_comes_before_the_next_question_is_asked() {
+    let mut child =
+        Command::new(path()).args(["grain", "encode"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut questions = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap());
+    for number in 0..3 {
+        writeln!(questions, r#"{{"grain":{{"type":"event","content":"hi","created_at":{number}}}}}"#).unwrap();
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        assert!(answer.contains("content_address"), "{answer}");
+    }
+    drop(questions);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn results_come_in_the_format_that_was_asked_for() {
+    let here = folder();
+    let ingest = |format: &str| {
+        let lake = format!("lake-{format}");
+        run(here.path(), &["--lake", &lake, "ingest", "a.mg", "--format", format], "")
+    };
+    std::fs::write(here.path().join("a.mg"), plain(&(0..1_500).map(belief).collect::<Vec<_>>())).unwrap();
+    let json = ingest("json");
+    let report = Json::parse(json.out.as_bytes()).unwrap();
+    for field in [
+        "files",
+        "skipped_files",
+        "grains_read",
+        "grains_written",
+        "duplicates",
+        "rejected",
+        "rejects_by_code",
+        "bytes",
+        "seconds",
+        "grains_per_second",
+        "version",
+    ] {
+        assert!(report.get(field).is_some(), "`{field}` is missing in {report}");
+    }
+    assert_eq!(ingest("jsonl").out.lines().count(), 1);
+    let csv = ingest("csv");
+    assert!(csv.out.starts_with("files,") && csv.out.lines().count() == 2, "{}", csv.out);
+    assert!(ingest("table").out.contains("1,500"));
+    // In a pipe nobody asked for anything: one object a line.
+    let plain = run(
+        here.path(),
+        &["--lake", "lake-jsonl", "sql", "SELECT subject FROM grains ORDER BY created_at LIMIT 2"],
+        "",
+    );
+    assert_eq!(plain.out, "{\"subject\":\"subject 0\"}\n{\"subject\":\"subject 1\"}\n");
+}
+
+#[test]
+fn standard_input_is_a_source() {
+    let here = folder();
+    let grains: Vec<_> = (0..10).map(belief).collect();
+    let answer = run(here.path(), &["ingest", "-"], frames(&grains));
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("\"grains_written\":10"), "{}", answer.out);
+    let answer = run(here.path(), &["ingest", "-"], plain(&grains));
+    assert!(answer.out.contains("\"duplicates\":10"), "{}", answer.out);
+}
+
+#[test]
+fn quiet_leaves_results_and_errors() {
+    let here = folder();
+    std::fs::write(here.path().join("notes.txt"), b"not a grain").unwrap();
+    std::fs::write(here.path().join("a.mg"), plain(&[belief(1)])).unwrap();
+    let answer = run(here.path(), &["ingest", ".", "--quiet"], "");
+    assert_eq!((answer.code, &*answer.err), (0, ""));
+    assert!(answer.out.contains("\"grains_written\":1"));
+}
+
+#[test]
+fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
+    let here = folder();
+    std::fs::write(here.path().join("a.mg"), plain(&[belief(1)])).unwrap();
+    std::fs::write(here.path().join("gristmill.toml"), "lake = \"from-file\"\n").unwrap();
+    let made = |name: &str| here.path().join(name).join("grains").is_dir();
+    let ingest = |words: &[&str], environment: Option<&str>| {
+        let mut command = gristmill();
+        command.current_dir(here.path()).args(words).args(["ingest", "a.mg"]);
+        environment.map(|lake| command.env("GRISTMILL_LAKE", lake));
+        command.assert().success();
+    };
+    ingest(&[], None);
+    assert!(made("from-file"));
+    ingest(&[], Some("from-environment"));
+    assert!(made("from-environment"));
+    ingest(&["--lake", "from-words"], Some("other"));
+    assert!(made("from-words") && !made("other"));
+    std::fs::write(here.path().join("gristmill.toml"), "lakes = 3\n").unwrap();
+    let answer = run(here.path(), &["ingest", "a.mg"], "");
+    assert!(answer.code == 1 && answer.err.contains("gristmill.toml"), "{}", answer.err);
+}
+
+#[test]
+fn completions_and_manual_pages_cover_every_command() {
+    let here = folder();
+    let commands = ["ingest", "verify", "grain", "sql", "export", "generate", "describe"];
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let answer = run(here.path(), &["completions", shell], "");
+        assert_eq!(answer.code, 0);
+        assert!(commands.iter().all(|command| answer.out.contains(command)), "{shell}");
+    }
+    assert!(run(here.path(), &["man"], "").out.contains(".TH"));
+    assert_eq!(run(here.path(), &["man", "pages"], "").code, 0);
+    for command in commands {
+        let page = here.path().join("pages").join(format!("gristmill-{command}.1"));
+        assert!(page.is_file(), "{}", page.display());
+    }
+}
+
+#[test]
+fn a_corpus_depends_on_its_seed_and_nothing_else() {
+    let here = folder();
+    let generate = |out: &str, words: &[&str]| {
+        let answer = run(here.path(), &[&["generate", out, "--grains", "2500", "--people", "50"], words].concat(), "");
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        std::fs::read(here.path().join(out).join("corpus-00000.mg")).unwrap()
+    };
+    let one = generate("one", &["--seed", "7", "--threads", "1"]);
+    assert!(one == generate("two", &["--seed", "7", "--threads", "3"]));
+    assert!(one != generate("three", &["--seed", "8"]));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_reason_to_complain() {
+    let here = folder();
+    std::fs::write(here.path().join("a.mg"), plain(&(0..5_000).map(belief).collect::<Vec<_>>())).unwrap();
+    assert_eq!(run(here.path(), &["ingest", "a.mg"], "").code, 0);
+    let mut child = Command::new(path())
+        .current_dir(here.path())
+        .args(["sql", "SELECT * FROM grains"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(first.starts_with('{') && !err.contains("panicked"), "{err}");
+}
+
+#[test]
+fn the_demo_ends_well() {
+    let answer = run(&workspace(), &["demo", "--format", "json"], "");
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+}
