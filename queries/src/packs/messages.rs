@@ -7,8 +7,8 @@
 //! | Action, phase `result` | a tool's result; named after the tool only where the grain names it |
 //! | Action without phase | both |
 //!
-//! The person is the subject, tags are the labels, session and author are the agent's. A block of a kind that the format
-//! doesn't know has no view.
+//! The person is the subject; tags, and labels that a message brought with it, are the labels; session and author are the
+//! agent's. A block of a kind that the format doesn't know has no view.
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use gristmill_schemas::cmf::extensions::{AgentExtension, SecurityExtension, Subject};
@@ -18,8 +18,10 @@ use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::{Field, GrainType};
 use gristmill_schemas::json::{Json, Object};
 
+use crate::sql::Around;
+
 /// The columns that messages are made of, in the order in which [`Rows`] reads them.
-pub(super) const COLUMNS: [&str; 16] = [
+pub(super) const COLUMNS: [&str; 17] = [
     IdentityColumn::ContentAddress.name(),
     IdentityColumn::Type.name(),
     Field::Namespace.name(),
@@ -36,6 +38,7 @@ pub(super) const COLUMNS: [&str; 16] = [
     Field::Input.name(),
     Field::IsError.name(),
     Field::StructuralTags.name(),
+    Field::Context.name(),
 ];
 
 /// Grains that can be messages.
@@ -82,10 +85,17 @@ impl<'b> Rows<'b> {
         }
     }
 
+    /// What the message brought with it from another system.
+    fn around(&self, row: usize) -> Around {
+        Around::in_context(self.field(Field::Context, row))
+    }
+
+    /// An event without a role is what somebody said.
     fn event(&self, row: usize) -> Option<Message> {
-        let role = match self.field(Field::Role, row) {
-            Some(role) => Role::from_name(role)?,
-            None => Role::User,
+        let role = match (self.around(row).role, self.field(Field::Role, row)) {
+            (Some(role), _) => role,
+            (None, Some(role)) => Role::from_name(role)?,
+            (None, None) => Role::User,
         };
         let blocks = self.field(Field::ContentBlocks, row).and_then(|blocks| Json::parse(blocks.as_bytes()).ok());
         let parts: Vec<Part> = match blocks.as_ref().and_then(Json::as_array) {
@@ -122,7 +132,8 @@ impl<'b> Rows<'b> {
         let tags = self.batch.column_by_name(Field::StructuralTags.name()).and_then(|column| column.as_list_opt::<i32>());
         let tags = tags.filter(|tags| tags.is_valid(row)).map(|tags| tags.value(row));
         let tags = tags.as_ref().and_then(|tags| tags.as_string_opt::<i32>());
-        let labels: Labels = tags.into_iter().flatten().flatten().map(str::to_owned).collect();
+        let tags = tags.into_iter().flatten().flatten().map(str::to_owned);
+        let labels: Labels = tags.chain(self.around(row).labels.into_iter().flatten()).collect();
         let subject = self.field(Field::UserId, row).map(|user| Subject {
             id: user.to_owned(),
             subject_type: SubjectType::User,

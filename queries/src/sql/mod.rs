@@ -66,6 +66,7 @@ use cost::CostUsd;
 pub use datafusion::error::DataFusionError;
 pub use datafusion::prelude::SessionContext;
 pub use lake_table::LakeTable;
+pub(crate) use message_views::Around;
 pub use script::{completions, execute, statements};
 pub use selection::select_grains;
 

@@ -1,9 +1,10 @@
 //! The page for people: everything inline, no scripts, all text escaped by the template engine.
 
-use minijinja::{AutoEscape, Environment, context};
+use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
+use serde_json::Value as Json;
 
-use super::super::error::Result;
+use super::super::error::{PackError, Result};
 use super::super::pack::{Pack, Rule, Severity};
 use super::super::scan::{Scan, Summary};
 use super::{Digest, SAMPLES};
@@ -20,22 +21,61 @@ pub(super) fn page(scan: &Scan, summary: &Summary, digest: &Digest) -> Result<St
     environment.add_filter("grouped", grouped);
     environment.add_template("report.html", TEMPLATE)?;
     let packs = packs(scan, summary, digest);
-    let page = environment.get_template("report.html")?.render(context! {
-        summary => summary,
-        severities => severities(digest),
-        total => summary.findings,
-        clean => packs.iter().map(|pack| pack.passed.len()).sum::<usize>(),
-        rules => scan.rules().len(),
-        broken => scan.rules().len() - packs.iter().map(|pack| pack.passed.len()).sum::<usize>(),
-        pack_bars => pack_bars(&packs),
-        type_bars => bars(digest.types(BARS)),
-        namespace_bars => bars(digest.namespaces(BARS)),
-        packs => packs,
-        shown => SAMPLES,
-        version => env!("CARGO_PKG_VERSION"),
-        now => chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string(),
-    })?;
-    Ok(page)
+    let clean = packs.iter().map(|pack| pack.passed.len()).sum();
+    let page = Page {
+        summary,
+        severities: severities(digest),
+        total: summary.findings,
+        clean,
+        rules: scan.rules().len(),
+        broken: scan.rules().len() - clean,
+        pack_bars: pack_bars(&packs),
+        type_bars: bars(digest.types(BARS)),
+        namespace_bars: bars(digest.namespaces(BARS)),
+        packs,
+        shown: SAMPLES,
+        version: env!("CARGO_PKG_VERSION"),
+        now: chrono::Utc::now().format("%Y-%m-%d %H:%M UTC").to_string(),
+    };
+    let page = serde_json::to_value(page).map_err(|error| PackError::Write(error.into()))?;
+    Ok(environment.get_template("report.html")?.render(template_value(page))?)
+}
+
+/// What the template sees.
+#[derive(Serialize)]
+struct Page<'s> {
+    summary: &'s Summary,
+    severities: Vec<SeverityCount>,
+    total: u64,
+    /// Rules without findings.
+    clean: usize,
+    rules: usize,
+    /// Rules with findings.
+    broken: usize,
+    pack_bars: Vec<Bar>,
+    type_bars: Vec<Bar>,
+    namespace_bars: Vec<Bar>,
+    packs: Vec<PackSection>,
+    shown: usize,
+    version: &'static str,
+    now: String,
+}
+
+/// JSON as the template engine's values.
+fn template_value(json: Json) -> Value {
+    match json {
+        Json::Null => Value::from(()),
+        Json::Bool(flag) => Value::from(flag),
+        Json::Number(number) => match number.as_u64() {
+            Some(count) => Value::from(count),
+            None => Value::from(number.as_f64().unwrap_or_default()),
+        },
+        Json::String(text) => Value::from(text),
+        Json::Array(items) => items.into_iter().map(template_value).collect::<Vec<_>>().into(),
+        Json::Object(members) => {
+            Value::from_pairs(members.into_iter().map(|(name, value)| (name, template_value(value))))
+        }
+    }
 }
 
 /// A bar of a chart; lengths are per cent of the longest.
