@@ -38,7 +38,9 @@ fn access_key(text: &[u8], at: usize) -> Look {
         b"AIza" => 39,
         _ => return None,
     };
-    let begins = at == 0 || text.get(at - 1).is_some_and(|byte| !is_word(*byte));
+    if at > 0 && text.get(at - 1).is_some_and(|byte| is_word(*byte)) {
+        return None;
+    }
     let large = length == 20;
     let token = token(text, at, |byte| match large {
         true => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
@@ -46,14 +48,15 @@ fn access_key(text: &[u8], at: usize) -> Look {
     });
     let ends = text.get(at + length).is_none_or(|byte| !is_word(*byte));
     let mixed = token.iter().any(u8::is_ascii_digit);
-    (begins && ends && mixed && token.len() >= length).then_some((Kind::Credential, at..at + length))
+    (ends && mixed && token.len() >= length).then_some((Kind::Credential, at..at + length))
 }
 
 /// `eyJ…`: three parts in base64url with dots between them.
 fn web_token(text: &[u8], at: usize) -> Look {
     let start = at.checked_sub(2)?;
-    let begins = text.get(start..at)? == b"ey" && (start == 0 || text.get(start - 1).is_some_and(|byte| !is_word(*byte)));
-    if !begins {
+    // A part of a dotted word isn't its beginning; so no byte is in the tokens of many beginnings.
+    let inside = start > 0 && text.get(start - 1).is_some_and(|byte| is_word(*byte) || matches!(byte, b'-' | b'.'));
+    if text.get(start..at)? != b"ey" || inside {
         return None;
     }
     let token = token(text, start, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));

@@ -181,12 +181,11 @@ fn scan_folded(text: &[u8], mut found: impl FnMut(Kind, Range<usize>)) {
     let mut at = 0;
     // Nothing that was told of is looked at again.
     let mut told = 0;
-    while let Some(byte) = text.get(at) {
-        let look = match CLASSES[*byte as usize] {
-            Class::Nothing => {
-                at += 1;
-                continue;
-            }
+    while let Some(next) = interesting(text, at) {
+        at = next;
+        let class = text.get(at).map_or(Class::Nothing, |byte| CLASSES[*byte as usize]);
+        let look = match class {
+            Class::Nothing => None,
             Class::Digit => digits(text, at),
             Class::At => network::email(text, at),
             Class::Colon => network::ipv6(text, at),
@@ -198,10 +197,16 @@ fn scan_folded(text: &[u8], mut found: impl FnMut(Kind, Range<usize>)) {
                 told = range.end;
                 found(kind, range);
             }
-            _ if byte.is_ascii_digit() => at = phrase::end_of_digits(text, at),
+            _ if class == Class::Digit => at = phrase::end_of_digits(text, at),
             _ => at += 1,
         }
     }
+}
+
+/// The next place from `at` on where something could be.
+fn interesting(text: &[u8], at: usize) -> Option<usize> {
+    let rest = text.get(at..)?;
+    Some(at + rest.iter().position(|byte| CLASSES[*byte as usize] != Class::Nothing)?)
 }
 
 type Look = Option<(Kind, Range<usize>)>;

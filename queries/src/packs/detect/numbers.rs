@@ -88,7 +88,7 @@ fn is_card(window: &Window<'_>) -> bool {
                 || window.has_shape(&[4, 6, 5])
                 || window.has_shape(&[4, 6, 4])
                 || window.has_shape(&[4, 4, 4, 4, 3]));
-    let varied = window.digits.iter().skip(1).any(|digit| Some(digit) != window.digits.get(1));
+    let varied = window.digits.iter().any(|digit| Some(digit) != window.digits.first());
     shaped && varied && is_issued(window.digits) && luhn(window.digits)
 }
 

@@ -224,7 +224,7 @@ proptest! {
 
     #[test]
     fn every_card_with_a_right_luhn_digit_is_found_and_one_with_a_wrong_digit_is_not(body in "4[0-9]{14}") {
-        prop_assume!(body.bytes().skip(2).any(|byte| Some(&byte) != body.as_bytes().get(1)));
+        prop_assume!(body.bytes().any(|byte| byte != b'4'));
         for digit in 0..10_u8 {
             let card = format!("{body}{digit}");
             let values: Vec<u8> = card.bytes().map(|byte| byte - b'0').collect();

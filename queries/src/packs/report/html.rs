@@ -19,6 +19,7 @@ pub(super) fn page(scan: &Scan, summary: &Summary, digest: &Digest) -> Result<St
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_filter("grouped", grouped);
+    environment.add_filter("marked", |text: &str| Value::from_safe_string(marked(text)));
     environment.add_template("report.html", TEMPLATE)?;
     let packs = packs(scan, summary, digest);
     let clean = packs.iter().map(|pack| pack.passed.len()).sum();
@@ -145,6 +146,14 @@ fn share(count: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { count as f64 * 100.0 / of as f64 }
 }
 
+/// Per cent of a bar that the eye can still see.
+const VISIBLE: f64 = 0.8;
+
+/// The length of a bar: what isn't nothing doesn't look like nothing.
+fn length(count: u64, of: u64) -> f64 {
+    if count == 0 { 0.0 } else { share(count, of).max(VISIBLE) }
+}
+
 fn severities(digest: &Digest) -> Vec<SeverityCount> {
     let counts = Severity::ALL.map(|severity| (severity.name(), digest.of_severity(severity)));
     let total = counts.iter().map(|(_, count)| count).sum();
@@ -224,7 +233,7 @@ fn pack_bars(packs: &[PackSection]) -> Vec<Bar> {
         let mut start = 0.0;
         let part = |severity: Severity| {
             let count = of(pack, severity);
-            let part = Part { class: severity.name(), start, length: share(count, most), count };
+            let part = Part { class: severity.name(), start, length: length(count, most), count };
             start += part.length;
             part
         };
@@ -236,10 +245,43 @@ fn pack_bars(packs: &[PackSection]) -> Vec<Bar> {
 fn bars(counts: Vec<(String, u64)>) -> Vec<Bar> {
     let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
     let bar = |(name, count): (String, u64)| {
-        let part = Part { class: "plain", start: 0.0, length: share(count, most), count };
+        let part = Part { class: "plain", start: 0.0, length: length(count, most), count };
         Bar { name, count, parts: vec![part] }
     };
     counts.into_iter().map(bar).collect()
+}
+
+/// Text as HTML, what stands between backticks as code.
+fn marked(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut pieces = text.split('`').peekable();
+    let mut code = false;
+    while let Some(piece) = pieces.next() {
+        // A backtick without partner is a character like others.
+        let opens = code && pieces.peek().is_some();
+        out.push_str(match (code, opens) {
+            (true, true) => "<code>",
+            (true, false) => "`",
+            _ => "",
+        });
+        push_escaped(piece, &mut out);
+        out.push_str(if opens { "</code>" } else { "" });
+        code = !code;
+    }
+    out
+}
+
+fn push_escaped(text: &str, out: &mut String) {
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
 }
 
 /// A number with its thousands set apart by narrow spaces.
@@ -253,4 +295,21 @@ fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backticks_become_code_and_nothing_becomes_markup() {
+        assert_eq!(marked("run `a<b>` & `c`"), "run <code>a&lt;b&gt;</code> &amp; <code>c</code>");
+        assert_eq!(marked("a ` b <i>"), "a ` b &lt;i&gt;");
+        assert_eq!(marked("`a"), "`a");
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!([grouped(7), grouped(1_234_567)], ["7".to_owned(), "1\u{202f}234\u{202f}567".to_owned()]);
+    }
 }
