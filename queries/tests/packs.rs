@@ -14,7 +14,10 @@ async fn every_rule_of_every_shipped_pack_passes_and_fails_where_its_examples_sa
     let told: Vec<String> = wrong
         .iter()
         .map(|one| {
-            format!("{} [[test]] {}: {} findings, not {}: {:?}", one.rule, one.example, one.found, one.expected, one.messages)
+            format!(
+                "{} [[test]] {}: {} findings, not {}: {:?}",
+                one.rule, one.example, one.found, one.expected, one.messages
+            )
         })
         .collect();
     assert!(wrong.is_empty(), "{}", told.join("\n"));
@@ -92,7 +95,10 @@ async fn a_message_only_speaks_of_evidence() {
 
 #[tokio::test]
 async fn an_example_that_is_no_grain_is_told_with_its_number() {
-    let text = OWN.replace("CHECK", "where = \"true\"").replace("MESSAGE", "found").replace("\"content\": \"dogs\"", "\"content\": \"\"");
+    let text = OWN
+        .replace("CHECK", "where = \"true\"")
+        .replace("MESSAGE", "found")
+        .replace("\"content\": \"dogs\"", "\"content\": \"\"");
     let pack = Pack::parse("own.toml", &text).expect("a well-formed pack");
     let problem = run_examples(&pack).await.expect_err("no grain").to_string();
     assert!(problem.contains("own/one") && problem.contains("[[test]] 2") && problem.contains("grain 1"), "{problem}");

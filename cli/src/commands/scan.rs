@@ -50,7 +50,9 @@ fn since(text: Option<&str>) -> Result<Since, Failure> {
         None => Ok(Since::Beginning),
         Some("last") => Ok(Since::Last),
         Some(version) => version.parse().map(Since::Version).map_err(|_| {
-            Failure::usage(format!("`--since {version}` is no version; a number (see `gristmill describe`) and `last` are"))
+            Failure::usage(format!(
+                "`--since {version}` is no version; a number (see `gristmill describe`) and `last` are"
+            ))
         }),
     }
 }
@@ -88,7 +90,8 @@ async fn report(scan: &Scan, form: Form, output: Option<&std::path::Path>) -> Re
     let Some(path) = output else {
         return write_report(scan, form, BufWriter::with_capacity(1 << 16, io::stdout())).await;
     };
-    let fault = |error: &dyn std::fmt::Display| Failure::environment(&format!("can't write `{}`", path.display()), error);
+    let fault =
+        |error: &dyn std::fmt::Display| Failure::environment(&format!("can't write `{}`", path.display()), error);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
     let file = tempfile::Builder::new().prefix(".scan-").tempfile_in(folder).map_err(|error| fault(&error))?;
     let out: File = file.reopen().map_err(|error| fault(&error))?;

@@ -207,8 +207,7 @@ fn sensitivity(name: Option<&str>) -> Result<Sensitivity, String> {
 }
 
 fn signature(name: Option<&str>) -> Result<SignatureColumn, String> {
-    let all =
-        [SignatureColumn::None, SignatureColumn::Valid, SignatureColumn::Invalid, SignatureColumn::Unverifiable];
+    let all = [SignatureColumn::None, SignatureColumn::Valid, SignatureColumn::Invalid, SignatureColumn::Unverifiable];
     let Some(name) = name else { return Ok(SignatureColumn::None) };
     all.into_iter().find(|state| state.name() == name).ok_or_else(|| format!("`{name}` is no state of a signature"))
 }

@@ -33,7 +33,8 @@ impl Message {
                 rest = after;
                 continue;
             }
-            let end = rest.find('}').filter(|_| brace == "{").ok_or_else(|| format!("`message` has a single {brace}"))?;
+            let end =
+                rest.find('}').filter(|_| brace == "{").ok_or_else(|| format!("`message` has a single {brace}"))?;
             let name = rest[..end].trim();
             if name.is_empty() {
                 return Err("`message` has an empty {}".to_owned());

@@ -129,7 +129,8 @@ impl<'b> Rows<'b> {
 
     /// What is known around the grain's messages.
     pub(super) fn extensions(&self, row: usize) -> Extensions {
-        let tags = self.batch.column_by_name(Field::StructuralTags.name()).and_then(|column| column.as_list_opt::<i32>());
+        let tags =
+            self.batch.column_by_name(Field::StructuralTags.name()).and_then(|column| column.as_list_opt::<i32>());
         let tags = tags.filter(|tags| tags.is_valid(row)).map(|tags| tags.value(row));
         let tags = tags.as_ref().and_then(|tags| tags.as_string_opt::<i32>());
         let tags = tags.into_iter().flatten().flatten().map(str::to_owned);

@@ -183,12 +183,17 @@ impl Pack {
             let number = at + 1;
             let id = format!("{}/{}", self.id, test.rule);
             let rule = self.rules.iter_mut().find(|rule| rule.id == id);
-            let rule = rule.ok_or_else(|| format!("[[test]] {number} is of a rule `{}` that isn't there", test.rule))?;
+            let rule =
+                rule.ok_or_else(|| format!("[[test]] {number} is of a rule `{}` that isn't there", test.rule))?;
             let findings = match (test.expect, test.findings) {
                 (Expect::Pass, None) => 0,
                 (Expect::Fail, None) => 1,
                 (Expect::Fail, Some(findings)) if findings > 0 => findings,
-                _ => return Err(format!("[[test]] {number}: `findings` is a positive number beside `expect = \"fail\"`")),
+                _ => {
+                    return Err(format!(
+                        "[[test]] {number}: `findings` is a positive number beside `expect = \"fail\"`"
+                    ));
+                }
             };
             rule.examples.push(Example { number, grains: test.grains, state: test.state, findings });
         }

@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn a_view_as_a_value_is_its_json() {
-        let line = br#"{"message":{"role":"assistant","content":[{"content_type":"tool_call","content":{"tool_call_id":"1",
+        let line =
+            br#"{"message":{"role":"assistant","content":[{"content_type":"tool_call","content":{"tool_call_id":"1",
             "name":"pay","arguments":{"amount":12.5,"to":["a","b"],"big":18446744073709551615,"none":null}}}]}}"#;
         let envelope = Envelope::parse(&Json::parse(line).expect("JSON")).expect("a message");
         for view in views(&envelope.message, Access::NONE) {

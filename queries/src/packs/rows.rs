@@ -171,7 +171,8 @@ impl RowRule {
     fn tell(&self, batch: &RecordBatch, found: &mut impl FnMut(Finding)) -> Result<()> {
         let addresses = batch.column_by_name(IdentityColumn::ContentAddress.name());
         let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
-        let columns = self.evidence.iter().map(|(_, expression)| expression.evaluate(batch)?.into_array(batch.num_rows()));
+        let columns =
+            self.evidence.iter().map(|(_, expression)| expression.evaluate(batch)?.into_array(batch.num_rows()));
         let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
         let names: Vec<&str> = self.evidence.iter().map(|(name, _)| name.as_str()).collect();
         for row in 0..batch.num_rows() {

@@ -369,7 +369,10 @@ async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataF
     let names: Vec<&str> = frame.schema().fields().iter().map(|field| field.name().as_str()).collect();
     let address = IdentityColumn::ContentAddress.name();
     if names.first() != Some(&address) {
-        return Err(fault(format!("the query's first column must be `{address}`, is `{}`", names.first().unwrap_or(&""))));
+        return Err(fault(format!(
+            "the query's first column must be `{address}`, is `{}`",
+            names.first().unwrap_or(&"")
+        )));
     }
     match rule.message.names().find(|name| !names.contains(name)) {
         Some(name) => Err(fault(format!("`message` names {{{name}}}, which is no column of the query"))),

@@ -54,9 +54,11 @@ pub(super) fn verhoeff(digits: &[u8]) -> bool {
         [2, 7, 9, 3, 8, 0, 6, 4, 1, 5],
         [7, 0, 4, 6, 9, 1, 3, 2, 5, 8],
     ];
-    let check = digits.iter().rev().enumerate().fold(0, |check, (place, digit)| {
-        dihedral(check, PERMUTATION[place % 8][usize::from(*digit % 10)])
-    });
+    let check = digits
+        .iter()
+        .rev()
+        .enumerate()
+        .fold(0, |check, (place, digit)| dihedral(check, PERMUTATION[place % 8][usize::from(*digit % 10)]));
     check == 0
 }
 

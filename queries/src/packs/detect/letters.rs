@@ -11,7 +11,8 @@ const LONGEST: usize = 42;
 pub(super) fn find(text: &[u8], at: usize) -> Look {
     let letters = (1..=7).take_while(|back| is_letter(text, at, *back)).count();
     let start = at - letters;
-    if !begins_word(text, start) || start > 0 && text.get(start - 1).is_some_and(|byte| *byte == b'-' || *byte == b'.') {
+    if !begins_word(text, start) || start > 0 && text.get(start - 1).is_some_and(|byte| *byte == b'-' || *byte == b'.')
+    {
         return None;
     }
     match letters {

@@ -31,14 +31,19 @@ fn nine(window: &Window<'_>, named: impl Fn(&[&str]) -> bool) -> Option<Kind> {
         return Some(Kind::UsSsn);
     }
     let insurance = window.is_plain() || window.has_shape(&[3, 3, 3]) && window.is_separated_by(&[Space, Dash]);
-    if insurance && luhn(window.digits) && number(window.digits) > 0 && named(&["social insurance", "sin number", "sin:"]) {
+    if insurance
+        && luhn(window.digits)
+        && number(window.digits) > 0
+        && named(&["social insurance", "sin number", "sin:"])
+    {
         return Some(Kind::CaSin);
     }
     let eleven_test = |digits: &[u8]| {
         let (body, last) = (digits.get(..8).unwrap_or_default(), u32::from(digits.last().copied().unwrap_or(0)));
         (weighted(body, &[9, 8, 7, 6, 5, 4, 3, 2]) + 11 * 9 - last).is_multiple_of(11) && number(digits) > 0
     };
-    let service = window.is_plain() && eleven_test(window.digits) && named(&["bsn", "burgerservicenummer", "sofinummer"]);
+    let service =
+        window.is_plain() && eleven_test(window.digits) && named(&["bsn", "burgerservicenummer", "sofinummer"]);
     service.then_some(Kind::NlBsn)
 }
 
@@ -88,7 +93,8 @@ fn is_polish(digits: &[u8]) -> bool {
     let part = |from: usize, to: usize| number(digits.get(from..to).unwrap_or_default()) as u32;
     let check = (10 - weighted(digits.get(..10).unwrap_or_default(), &[1, 3, 7, 9, 1, 3, 7, 9, 1, 3]) % 10) % 10;
     let century = [1900, 2000, 2100, 2200, 1800][(part(2, 4) / 20).min(4) as usize];
-    is_day(century + part(0, 2), part(2, 4) % 20, part(4, 6)) && digits.last().is_some_and(|digit| u32::from(*digit) == check)
+    is_day(century + part(0, 2), part(2, 4) % 20, part(4, 6))
+        && digits.last().is_some_and(|digit| u32::from(*digit) == check)
 }
 
 /// `811218-9876`, or with the whole year.
@@ -116,7 +122,9 @@ fn is_french(window: &Window<'_>) -> bool {
 
 fn is_chinese_body(digits: &[u8]) -> bool {
     let part = |from: usize, to: usize| number(digits.get(from..to).unwrap_or_default()) as u32;
-    (11..=65).contains(&part(0, 2)) && (1900..=2100).contains(&part(6, 10)) && is_day(part(6, 10), part(10, 12), part(12, 14))
+    (11..=65).contains(&part(0, 2))
+        && (1900..=2100).contains(&part(6, 10))
+        && is_day(part(6, 10), part(10, 12), part(12, 14))
 }
 
 const CHINESE_WEIGHTS: [u32; 17] = [7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2];

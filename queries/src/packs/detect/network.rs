@@ -50,15 +50,14 @@ fn is_host(domain: &[u8]) -> bool {
     let is_file = FILES.iter().any(|ending| top.eq_ignore_ascii_case(ending));
     let mut rest = labels.peekable();
     let named = rest.peek().is_some();
-    let formed = |label: &[u8]| {
-        (1..=63).contains(&label.len()) && !label.starts_with(b"-") && !label.ends_with(b"-")
-    };
+    let formed = |label: &[u8]| (1..=63).contains(&label.len()) && !label.starts_with(b"-") && !label.ends_with(b"-");
     top.len() >= 2 && lettered && !is_file && named && rest.all(formed)
 }
 
 /// `ssh://git@host.org`, `https://name:secret@host.org`, `git@host.org:path`.
 fn is_part_of_url(text: &[u8], start: usize, end: usize) -> bool {
-    let path_follows = text.get(end) == Some(&b':') && text.get(end + 1).is_some_and(|byte| !byte.is_ascii_whitespace());
+    let path_follows =
+        text.get(end) == Some(&b':') && text.get(end + 1).is_some_and(|byte| !byte.is_ascii_whitespace());
     let before = text.get(start.saturating_sub(LOCAL_LIMIT)..start).unwrap_or_default();
     let token = before.rsplit(|byte| byte.is_ascii_whitespace() || *byte == b'"').next().unwrap_or_default();
     let authority = token.windows(3).rposition(|window| window == b"://").and_then(|at| token.get(at + 3..));
@@ -72,7 +71,10 @@ pub(super) fn ipv6(text: &[u8], at: usize) -> Look {
     // Only the first colon is looked at, and only behind a group of four digits that begins a word.
     let start = at.checked_sub(4)?;
     let group = text.get(start..at)?;
-    if !matches!(group, [b'2' | b'3', ..]) || !group.iter().all(u8::is_ascii_hexdigit) || !super::begins_word(text, start) {
+    if !matches!(group, [b'2' | b'3', ..])
+        || !group.iter().all(u8::is_ascii_hexdigit)
+        || !super::begins_word(text, start)
+    {
         return None;
     }
     let rest = text.get(start..text.len().min(start + LONGEST + 1))?;

@@ -94,7 +94,9 @@ fn is_card(window: &Window<'_>) -> bool {
 
 /// Addresses that somebody's machine can have on the Internet. Version numbers look alike, so the word rules them out.
 fn is_public_ipv4(text: &[u8], at: usize, window: &Window<'_>) -> bool {
-    if window.separators != [Separator::Dot; 3] || is_named(text, at, &["version", "v", "ver", "release", "section", "§"]) {
+    if window.separators != [Separator::Dot; 3]
+        || is_named(text, at, &["version", "v", "ver", "release", "section", "§"])
+    {
         return false;
     }
     let Some(address) = text.get(at..window.end).and_then(|text| std::str::from_utf8(text).ok()) else { return false };
@@ -115,8 +117,20 @@ fn is_public_ipv4(text: &[u8], at: usize, window: &Window<'_>) -> bool {
 }
 
 const BIRTH_WORDS: &[&str] = &[
-    "born", "dob", "d.o.b", "birth", "birthdate", "birthday", "birth_date", "date_of_birth", "geboren", "geb", "naissance",
-    "nacimiento", "nascita", "nascimento",
+    "born",
+    "dob",
+    "d.o.b",
+    "birth",
+    "birthdate",
+    "birthday",
+    "birth_date",
+    "date_of_birth",
+    "geboren",
+    "geb",
+    "naissance",
+    "nacimiento",
+    "nascita",
+    "nascimento",
 ];
 
 fn is_birth_date(text: &[u8], at: usize, window: &Window<'_>) -> bool {
@@ -137,8 +151,23 @@ fn is_birth_date(text: &[u8], at: usize, window: &Window<'_>) -> bool {
 }
 
 const PHONE_WORDS: &[&str] = &[
-    "tel", "telephone", "phone", "mobile", "cell", "call", "fax", "whatsapp", "sms", "handy", "telefon", "mobil",
-    "téléphone", "portable", "teléfono", "telefono", "móvil",
+    "tel",
+    "telephone",
+    "phone",
+    "mobile",
+    "cell",
+    "call",
+    "fax",
+    "whatsapp",
+    "sms",
+    "handy",
+    "telefon",
+    "mobil",
+    "téléphone",
+    "portable",
+    "teléfono",
+    "telefono",
+    "móvil",
 ];
 
 fn is_phone(text: &[u8], at: usize, lead: Lead, window: &Window<'_>) -> bool {
@@ -171,7 +200,10 @@ fn is_north_american(lead: Lead, window: &Window<'_>) -> bool {
     let at = |place: usize| window.digits.get(place).copied().unwrap_or(0);
     let separated = match lead {
         Lead::Bracket => window.separators.first() == Some(&Separator::Bracket),
-        _ => window.is_separated_by(&[Separator::Dash, Separator::Dot]) || window.separators.contains(&Separator::Bracket),
+        _ => {
+            window.is_separated_by(&[Separator::Dash, Separator::Dot])
+                || window.separators.contains(&Separator::Bracket)
+        }
     };
     // The second and third digit of an area code aren't both one (911, 411 …), and 555-01xx is nobody's.
     shaped && separated && at(area) >= 2 && at(area + 3) >= 2 && !(at(area + 1) == 1 && at(area + 2) == 1)

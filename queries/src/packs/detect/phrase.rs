@@ -49,12 +49,8 @@ pub(super) fn end_of_digits(text: &[u8], at: usize) -> usize {
 impl Phrase {
     /// The phrase that begins with the digit at `at`; a group of too many digits ends it.
     pub(super) fn read(text: &[u8], at: usize) -> Phrase {
-        let mut phrase = Phrase {
-            digits: [0; DIGITS],
-            ends: [(0, 0); GROUPS],
-            separators: [Separator::Space; GROUPS],
-            groups: 0,
-        };
+        let mut phrase =
+            Phrase { digits: [0; DIGITS], ends: [(0, 0); GROUPS], separators: [Separator::Space; GROUPS], groups: 0 };
         let (mut place, mut count) = (at, 0);
         while phrase.groups < GROUPS {
             let end = end_of_digits(text, place);

@@ -91,10 +91,14 @@ fn what_only_looks_like_a_phone_number() {
 
 #[test]
 fn payment_cards_need_an_issuer_and_a_check_digit() {
-    for text in ["4111 1111 1111 1111", "4111111111111111", "5555-5555-5555-4444", "378282246310005", "3782 822463 10005"] {
+    for text in
+        ["4111 1111 1111 1111", "4111111111111111", "5555-5555-5555-4444", "378282246310005", "3782 822463 10005"]
+    {
         finds(&format!("card {text}."), Kind::PaymentCard, text);
     }
-    for text in ["4111 1111 1111 1112", "4111 1111-1111 1111", "9111111111111111", "4111111111111111a", "0000 0000 0000 0000"] {
+    for text in
+        ["4111 1111 1111 1112", "4111 1111-1111 1111", "9111111111111111", "4111111111111111a", "0000 0000 0000 0000"]
+    {
         leaves(text);
     }
 }
@@ -104,7 +108,8 @@ fn an_iban_needs_its_countrys_length_and_check_digits() {
     for text in ["DE89370400440532013000", "DE89 3704 0044 0532 0130 00", "GB82WEST12345698765432", "NO9386011117947"] {
         finds(&format!("to {text} by Friday"), Kind::Iban, text);
     }
-    for text in ["DE89370400440532013001", "DE8937040044053201300", "ZZ89370400440532013000", "XDE89370400440532013000"] {
+    for text in ["DE89370400440532013001", "DE8937040044053201300", "ZZ89370400440532013000", "XDE89370400440532013000"]
+    {
         leaves(text);
     }
 }
@@ -161,8 +166,18 @@ fn public_addresses_of_machines_and_no_versions() {
     finds("from 81.2.69.142:443", Kind::IpAddress, "81.2.69.142");
     finds("2a00:1450:4001:81b::200e", Kind::IpAddress, "2a00:1450:4001:81b::200e");
     for text in [
-        "10.0.0.1", "192.168.1.1", "127.0.0.1", "version 10.15.7.12", "1.2.3.4", "256.1.1.1", "8.8.8.8.8", "at 12:30:45",
-        "std::cmp::min", "2001:db8::1", "fe80::1", "2024:12",
+        "10.0.0.1",
+        "192.168.1.1",
+        "127.0.0.1",
+        "version 10.15.7.12",
+        "1.2.3.4",
+        "256.1.1.1",
+        "8.8.8.8.8",
+        "at 12:30:45",
+        "std::cmp::min",
+        "2001:db8::1",
+        "fe80::1",
+        "2024:12",
     ] {
         leaves(text);
     }
@@ -187,7 +202,9 @@ fn credentials_by_their_beginnings() {
         Kind::Credential,
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJlLW9mLWl0",
     );
-    for text in ["task-oriented", "risk-free-and-quite-long-words-only", "AKIA is a prefix", "-----BEGIN PUBLIC KEY-----"] {
+    for text in
+        ["task-oriented", "risk-free-and-quite-long-words-only", "AKIA is a prefix", "-----BEGIN PUBLIC KEY-----"]
+    {
         leaves(text);
     }
 }

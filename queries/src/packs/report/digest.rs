@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn the_rest_is_counted_together() {
-        let counts = HashMap::from([("a".to_owned(), 5), ("b".to_owned(), 3), ("c".to_owned(), 2), ("d".to_owned(), 1)]);
+        let counts =
+            HashMap::from([("a".to_owned(), 5), ("b".to_owned(), 3), ("c".to_owned(), 2), ("d".to_owned(), 1)]);
         let names = most_frequent(&counts, 2);
         assert_eq!(names, [("a".to_owned(), 5), ("b".to_owned(), 3), (OTHERS.to_owned(), 3)]);
     }
