@@ -122,6 +122,8 @@ pub enum Command {
     Grain(Grain),
     /// Run SQL; without a query, an interactive shell
     Sql(Sql),
+    /// Run compliance packs over the lake and report what breaks their rules
+    Scan(Scan),
     /// Write grains out of the lake
     Export(Export),
     /// Turn transcripts, messages and grains into each other, without a lake
@@ -305,6 +307,54 @@ pub struct Sql {
     /// Run the statements of a file
     #[arg(long, short, value_name = "FILE", conflicts_with = "query")]
     pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Scan {
+    /// A shipped pack by its name, or one of your own by its file; may be repeated [default: all shipped packs]
+    #[arg(long = "pack", short, value_name = "PACK")]
+    pub packs: Vec<String>,
+    /// Look only at what was added after a version, or after the `last` scan with the same rules
+    #[arg(long, value_name = "VERSION|last")]
+    pub since: Option<String>,
+    /// The form of the report [default: by the name of --output; else table on a terminal, jsonl in a pipe]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<ReportFormat>,
+    /// Write the report to a file
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// End with exit code 2 for findings of this severity and graver ones
+    #[arg(long, value_enum, default_value_t = FailOn::Note, value_name = "SEVERITY")]
+    pub fail_on: FailOn,
+    /// Instead of a scan, run a pack's examples; may be repeated
+    #[arg(long, value_name = "PACK", conflicts_with_all = ["packs", "since", "format", "output"])]
+    pub test: Vec<String>,
+}
+
+/// The form of a scan's report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// Rules with findings, for people
+    Table,
+    /// All findings and a summary, one JSON document
+    Json,
+    /// A finding a line
+    Jsonl,
+    /// SARIF 2.1.0, for code-scanning tools
+    Sarif,
+    /// A page with charts that needs nothing beside itself
+    Html,
+}
+
+/// How grave a finding must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Any finding
+    Note,
+    /// Warnings and errors
+    Warning,
+    /// Errors
+    Error,
 }
 
 #[derive(Debug, Args)]

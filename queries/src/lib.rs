@@ -1,13 +1,15 @@
-//! Queries over the lake: CAL and the rendering of its answers.
+//! Queries over the lake: CAL, SQL, compliance packs, and the rendering of answers.
 //!
 //! | module | what it answers |
 //! |---|---|
 //! | [`cal`] | what does a CAL query say, and is it allowed to? |
 //! | [`exec`] | what does a CAL query yield? |
+//! | [`packs`] | which grains break which rule of which regulation? |
 //! | [`render`] | how do grains look to a language model or a person? |
 //! | [`sql`] | what are the lake's tables, views and functions in SQL? |
 
 pub mod cal;
 pub mod exec;
+pub mod packs;
 pub mod render;
 pub mod sql;

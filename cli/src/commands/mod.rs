@@ -12,6 +12,7 @@ mod grain;
 mod ingest;
 mod inspect;
 mod manual;
+mod scan;
 mod sql;
 mod verify;
 
@@ -46,6 +47,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Certificate(arguments) => govern::certificate(&context, arguments),
         Command::Audit(arguments) => govern::audit(&context, arguments).await,
         Command::Keys(arguments) => govern::keys(&context, arguments),
+        Command::Scan(arguments) => scan::run(&context, arguments).await,
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
         _ => Err(Failure::usage("later")),

@@ -63,6 +63,17 @@ impl LakeTable {
         LakeTable { sidecars: Some(sidecars), ..self }
     }
 
+    /// The same table with only those of its files for whose names `keep` holds.
+    pub fn limited_to(mut self, keep: impl Fn(&str) -> bool) -> LakeTable {
+        self.files.retain(|file| keep(&file.name));
+        self
+    }
+
+    /// How many files it has.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
     /// Rows of the table, exactly: the log counts them.
     pub fn rows(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()

@@ -122,11 +122,7 @@ impl Messages<'_> {
     }
 
     fn around(&self, row: usize) -> Around {
-        let context = self.contexts.is_valid(row).then(|| self.contexts.value(row));
-        // Nearly no message brings any of this: don't parse what can't hold it.
-        let context = context.filter(|context| context.contains("\"cmf:"));
-        let context = context.and_then(|context| Json::parse(context.as_bytes()).ok());
-        context.as_ref().map(Around::of).unwrap_or_default()
+        Around::in_context(self.contexts.is_valid(row).then(|| self.contexts.value(row)))
     }
 }
 
@@ -136,13 +132,21 @@ fn call<'j>(block: &'j Json<'_>) -> Option<(&'j str, &'j str)> {
 
 /// What a message brought with it.
 #[derive(Default)]
-struct Around {
-    role: Option<Role>,
+pub(crate) struct Around {
+    pub(crate) role: Option<Role>,
     channel: Option<String>,
-    labels: Option<Vec<String>>,
+    pub(crate) labels: Option<Vec<String>>,
 }
 
 impl Around {
+    /// What the text of `context` says.
+    pub(crate) fn in_context(context: Option<&str>) -> Around {
+        // Nearly no message brings any of this: don't parse what can't hold it.
+        let context = context.filter(|context| context.contains("\"cmf:"));
+        let context = context.and_then(|context| Json::parse(context.as_bytes()).ok());
+        context.as_ref().map(Around::of).unwrap_or_default()
+    }
+
     /// Entries of `context` are JSON text each, or the value itself.
     fn of(context: &Json<'_>) -> Around {
         let text = |key: &str| context.get(key).and_then(Json::as_str).map(|text| text.trim_matches('"').to_owned());

@@ -23,6 +23,7 @@
 //! | `messages` | what are `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)`? |
 //! | `blocks`, `message_views`, `cost` | the functions that those need: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
 //! | `scalar` | what can be asked of one grain or value? |
+//! | `compliance` | what can be asked of tags, profile fields and text? |
 //! | `script` | how are several statements of one text run? |
 //! | `selection` | which grains does a condition pick? |
 //! | `container_file` | `mg_file(path)`: a file as a table |
@@ -31,6 +32,7 @@
 
 mod as_of;
 mod blocks;
+mod compliance;
 mod conditions;
 mod container_file;
 mod cost;
@@ -64,6 +66,7 @@ use cost::CostUsd;
 pub use datafusion::error::DataFusionError;
 pub use datafusion::prelude::SessionContext;
 pub use lake_table::LakeTable;
+pub(crate) use message_views::Around;
 pub use script::{completions, execute, statements};
 pub use selection::select_grains;
 
@@ -79,7 +82,7 @@ pub struct SqlOptions {
 }
 
 /// The store under which the lake's own files are registered: its paths begin at the lake.
-const LAKE_STORE: &str = "gristmill://lake";
+pub(crate) const LAKE_STORE: &str = "gristmill://lake";
 
 /// A context with the functions that need no lake: `mg_file`, scalar and JSON functions.
 ///
@@ -107,6 +110,7 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     context.register_udf(cost::token_counts());
     context.register_udf(blocks::message_blocks());
     context.register_udf(message_views::cmf_views());
+    compliance::register(&context);
     context.register_udtf(container_file::MG_FILE, Arc::new(container_file::MgFile));
     Ok(context)
 }
@@ -133,12 +137,17 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         context.register_table(name, Arc::new(provider))?;
     }
     system::register(&context, lake)?;
-    views::register(&context).await?;
-    as_of::register(&context).await?;
-    messages::register(&context, CostUsd::new(&options.prices).default_version()).await?;
-    walk::register(&context);
-    pattern::register(&context).await?;
+    register_views(&context, options).await?;
     Ok(context)
+}
+
+/// What stands on the stored tables, which must be registered: views, `as_of`, `history`, `provenance`, `pattern`.
+pub(crate) async fn register_views(context: &SessionContext, options: &SqlOptions) -> Result<()> {
+    views::register(context).await?;
+    as_of::register(context).await?;
+    messages::register(context, CostUsd::new(&options.prices).default_version()).await?;
+    walk::register(context);
+    pattern::register(context).await
 }
 
 fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {

@@ -65,7 +65,7 @@ fn functions() -> Vec<ScalarUDF> {
 }
 
 /// A function of arrays, for scalars too.
-fn function(
+pub(super) fn function(
     name: &str,
     arguments: Vec<DataType>,
     answer: DataType,
@@ -86,7 +86,7 @@ fn blobs(arguments: &[ArrayRef]) -> Result<BinaryArray> {
     Ok(cast(nth(arguments, 0)?, &DataType::Binary)?.as_binary().clone())
 }
 
-fn strings(arguments: &[ArrayRef], at: usize) -> Result<StringArray> {
+pub(super) fn strings(arguments: &[ArrayRef], at: usize) -> Result<StringArray> {
     Ok(cast(nth(arguments, at)?, &DataType::Utf8)?.as_string().clone())
 }
 
@@ -94,11 +94,11 @@ fn integers(arguments: &[ArrayRef]) -> Result<Int64Array> {
     Ok(cast(nth(arguments, 0)?, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
 }
 
-fn nth(arguments: &[ArrayRef], at: usize) -> Result<&ArrayRef> {
+pub(super) fn nth(arguments: &[ArrayRef], at: usize) -> Result<&ArrayRef> {
     arguments.get(at).ok_or_else(|| datafusion::common::plan_datafusion_err!("argument {at} is missing"))
 }
 
-fn texts(values: impl Iterator<Item = Option<String>>) -> ArrayRef {
+pub(super) fn texts(values: impl Iterator<Item = Option<String>>) -> ArrayRef {
     Arc::new(StringArray::from_iter(values))
 }
 

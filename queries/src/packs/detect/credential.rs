@@ -1,0 +1,80 @@
+//! Secrets: keys and tokens that can be told by how their issuers begin them.
+
+use super::{Kind, Look, is_word};
+
+/// Bytes of a token that are looked at.
+const LONGEST: usize = 4096;
+
+/// Something at `at` may belong to the beginning of a secret.
+pub(super) fn find(text: &[u8], at: usize) -> Look {
+    match text.get(at)? {
+        b'-' if text.get(at..).is_some_and(|rest| rest.starts_with(b"-----BEGIN ")) => private_key(text, at),
+        b'-' => issued(text, at, &[b"sk-", b"xoxb-", b"xoxp-", b"xoxa-", b"glpat-"], 20),
+        b'_' => issued(text, at, &[b"ghp_", b"gho_", b"ghs_", b"ghu_", b"github_", b"sk_", b"rk_", b"npm_"], 24),
+        b'A' => access_key(text, at),
+        b'J' => web_token(text, at),
+        _ => None,
+    }
+}
+
+/// A prefix that ends at `at`, and at least `least` characters of a token with digits and letters behind it.
+fn issued(text: &[u8], at: usize, prefixes: &[&[u8]], least: usize) -> Look {
+    let end = at + 1;
+    let prefix = prefixes.iter().find(|prefix| text.get(..end).is_some_and(|before| before.ends_with(prefix)))?;
+    let start = end - prefix.len();
+    if start > 0 && text.get(start - 1).is_some_and(|byte| is_word(*byte) || *byte == b'-') {
+        return None;
+    }
+    let token = token(text, end, |byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    let mixed = token.iter().any(u8::is_ascii_digit) && token.iter().any(u8::is_ascii_alphabetic);
+    (token.len() >= least && mixed).then(|| (Kind::Credential, start..end + token.len()))
+}
+
+/// `AKIA…` and `ASIA…` with sixteen more, `AIza…` with thirty-five more.
+fn access_key(text: &[u8], at: usize) -> Look {
+    let rest = text.get(at..)?;
+    let length = match rest.get(..4)? {
+        b"AKIA" | b"ASIA" => 20,
+        b"AIza" => 39,
+        _ => return None,
+    };
+    if at > 0 && text.get(at - 1).is_some_and(|byte| is_word(*byte)) {
+        return None;
+    }
+    let large = length == 20;
+    let token = token(text, at, |byte| match large {
+        true => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
+        false => byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_',
+    });
+    let ends = text.get(at + length).is_none_or(|byte| !is_word(*byte));
+    let mixed = token.iter().any(u8::is_ascii_digit);
+    (ends && mixed && token.len() >= length).then_some((Kind::Credential, at..at + length))
+}
+
+/// `eyJ…`: three parts in base64url with dots between them.
+fn web_token(text: &[u8], at: usize) -> Look {
+    let start = at.checked_sub(2)?;
+    // A part of a dotted word isn't its beginning; so no byte is in the tokens of many beginnings.
+    let inside = start > 0 && text.get(start - 1).is_some_and(|byte| is_word(*byte) || matches!(byte, b'-' | b'.'));
+    if text.get(start..at)? != b"ey" || inside {
+        return None;
+    }
+    let token = token(text, start, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    let mut parts = token.split(|byte| *byte == b'.');
+    let formed = parts.by_ref().take(3).filter(|part| part.len() >= 10).count() == 3;
+    (formed && parts.next().is_none()).then(|| (Kind::Credential, start..start + token.len()))
+}
+
+/// `-----BEGIN … PRIVATE KEY-----`, of whatever kind.
+fn private_key(text: &[u8], at: usize) -> Look {
+    const END: &[u8] = b"PRIVATE KEY-----";
+    let line = text.get(at..text.len().min(at + 48))?;
+    let found = line.windows(END.len()).position(|window| window == END)?;
+    Some((Kind::Credential, at..at + found + END.len()))
+}
+
+fn token(text: &[u8], start: usize, is_part: impl Fn(u8) -> bool) -> &[u8] {
+    let rest = text.get(start..text.len().min(start + LONGEST)).unwrap_or_default();
+    let length = rest.iter().take_while(|byte| is_part(**byte)).count();
+    rest.get(..length).unwrap_or_default()
+}

@@ -1,0 +1,222 @@
+//! What a phrase of digits may be beside a national identifier: a card, a phone number, an IPv4 address, a date of birth.
+
+use std::net::Ipv4Addr;
+
+use super::checksum::{is_day, luhn, number};
+use super::phrase::{Phrase, Separator, Window};
+use super::{Kind, Look, begins_word, ends_word, is_named, is_word, national};
+
+/// Digits begin at `at`, and no letter stands right before them.
+pub(super) fn find(text: &[u8], at: usize) -> Look {
+    let lead = Lead::of(text, at);
+    if lead == Lead::None && !begins_word(text, at) {
+        return None;
+    }
+    let phrase = Phrase::read(text, at);
+    phrase.windows().find_map(|window| {
+        if let Some((kind, end)) = national::with_letter(text, at, &window) {
+            return Some((kind, at..end));
+        }
+        if !ends_word(text, window.end) {
+            return None;
+        }
+        let kind = classify(text, at, lead, &window)?;
+        let start = if kind == Kind::Phone { at - lead.width() } else { at };
+        Some((kind, start..window.end))
+    })
+}
+
+/// What stands right before the first digit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lead {
+    None,
+    Plus,
+    Bracket,
+}
+
+impl Lead {
+    fn of(text: &[u8], at: usize) -> Lead {
+        let free = at < 2 || text.get(at - 2).is_none_or(|before| !is_word(*before));
+        match at.checked_sub(1).and_then(|before| text.get(before)) {
+            Some(b'+') if free => Lead::Plus,
+            Some(b'(') if free => Lead::Bracket,
+            _ => Lead::None,
+        }
+    }
+
+    const fn width(self) -> usize {
+        match self {
+            Lead::None => 0,
+            Lead::Plus | Lead::Bracket => 1,
+        }
+    }
+}
+
+fn classify(text: &[u8], at: usize, lead: Lead, window: &Window<'_>) -> Option<Kind> {
+    let checks: [(Kind, bool); 3] = [
+        (Kind::IpAddress, lead == Lead::None && is_public_ipv4(text, at, window)),
+        (Kind::PaymentCard, lead == Lead::None && is_card(window)),
+        (Kind::DateOfBirth, lead == Lead::None && is_birth_date(text, at, window)),
+    ];
+    let found = checks.into_iter().find(|(_, is)| *is).map(|(kind, _)| kind);
+    found
+        .or_else(|| if lead == Lead::None { national::find(text, at, window) } else { None })
+        .or_else(|| is_phone(text, at, lead, window).then_some(Kind::Phone))
+}
+
+/// Issuer ranges with the lengths of their numbers.
+fn is_issued(digits: &[u8]) -> bool {
+    let prefix = |count: usize| number(digits.get(..count).unwrap_or_default());
+    match digits.len() {
+        14 => matches!(prefix(2), 30 | 36 | 38),
+        15 => matches!(prefix(2), 34 | 37),
+        16 => {
+            matches!(prefix(1), 4)
+                || matches!(prefix(2), 51..=55 | 65)
+                || matches!(prefix(3), 644..=649)
+                || matches!(prefix(4), 2221..=2720 | 3528..=3589 | 6011 | 6200..=6299)
+        }
+        19 => matches!(prefix(1), 4) || matches!(prefix(4), 6200..=6299),
+        _ => false,
+    }
+}
+
+fn is_card(window: &Window<'_>) -> bool {
+    let shaped = window.is_plain()
+        || window.is_separated_by(&[Separator::Space, Separator::Dash])
+            && (window.has_shape(&[4, 4, 4, 4])
+                || window.has_shape(&[4, 6, 5])
+                || window.has_shape(&[4, 6, 4])
+                || window.has_shape(&[4, 4, 4, 4, 3]));
+    let varied = window.digits.iter().any(|digit| Some(digit) != window.digits.first());
+    shaped && varied && is_issued(window.digits) && luhn(window.digits)
+}
+
+/// Addresses that somebody's machine can have on the Internet. Version numbers look alike, so the word rules them out.
+fn is_public_ipv4(text: &[u8], at: usize, window: &Window<'_>) -> bool {
+    if window.separators != [Separator::Dot; 3]
+        || is_named(text, at, &["version", "v", "ver", "release", "section", "§"])
+    {
+        return false;
+    }
+    let Some(address) = text.get(at..window.end).and_then(|text| std::str::from_utf8(text).ok()) else { return false };
+    address.parse::<Ipv4Addr>().is_ok_and(|address| {
+        let octets = address.octets();
+        let special = address.is_private()
+            || address.is_loopback()
+            || address.is_link_local()
+            || address.is_multicast()
+            || address.is_documentation()
+            || address.is_broadcast()
+            || octets[0] >= 240
+            || octets[0] == 0
+            || octets[0] == 100 && (64..128).contains(&octets[1]);
+        // 1.2.3.4 and 4.0.0.1 are versions and examples far more often than addresses.
+        !special && octets.iter().any(|octet| *octet > 9)
+    })
+}
+
+const BIRTH_WORDS: &[&str] = &[
+    "born",
+    "dob",
+    "d.o.b",
+    "birth",
+    "birthdate",
+    "birthday",
+    "birth_date",
+    "date_of_birth",
+    "geboren",
+    "geb",
+    "naissance",
+    "nacimiento",
+    "nascita",
+    "nascimento",
+];
+
+fn is_birth_date(text: &[u8], at: usize, window: &Window<'_>) -> bool {
+    let separated = window.is_separated_by(&[Separator::Dash, Separator::Slash, Separator::Dot]);
+    if window.separators.len() != 2 || !separated {
+        return false;
+    }
+    let part = |from: usize, to: usize| number(window.digits.get(from..to).unwrap_or_default()) as u32;
+    let (year, one, other) = if window.has_shape(&[4, 2, 2]) {
+        (part(0, 4), part(4, 6), part(6, 8))
+    } else if window.has_shape(&[2, 2, 4]) {
+        (part(4, 8), part(0, 2), part(2, 4))
+    } else {
+        return false;
+    };
+    let is_date = is_day(year, one, other) || is_day(year, other, one);
+    is_date && (1900..=2100).contains(&year) && is_named(text, at, BIRTH_WORDS)
+}
+
+const PHONE_WORDS: &[&str] = &[
+    "tel",
+    "telephone",
+    "phone",
+    "mobile",
+    "cell",
+    "call",
+    "fax",
+    "whatsapp",
+    "sms",
+    "handy",
+    "telefon",
+    "mobil",
+    "téléphone",
+    "portable",
+    "teléfono",
+    "telefono",
+    "móvil",
+];
+
+fn is_phone(text: &[u8], at: usize, lead: Lead, window: &Window<'_>) -> bool {
+    let digits = window.digits;
+    let first = digits.first().copied().unwrap_or(0);
+    let varied = digits.iter().skip(2).any(|digit| Some(digit) != digits.get(2));
+    let telephonic = !window.separators.iter().any(|separator| *separator == Separator::Plus) && varied;
+    match lead {
+        // E.164: a country code and up to fifteen digits in all.
+        Lead::Plus => telephonic && first != 0 && (8..=15).contains(&digits.len()),
+        _ if !telephonic => false,
+        Lead::None if digits.starts_with(&[0, 0]) && !window.is_plain() => {
+            digits.get(2).is_some_and(|digit| *digit != 0) && (10..=17).contains(&digits.len())
+        }
+        _ => {
+            is_north_american(lead, window)
+                || lead == Lead::None && is_european(window)
+                || is_named_phone(text, at, window)
+        }
+    }
+}
+
+/// `(415) 555-2671`, `415-555-2671`, `1-415-555-2671`: area and exchange begin with 2 to 9.
+fn is_north_american(lead: Lead, window: &Window<'_>) -> bool {
+    let (area, shaped) = if window.has_shape(&[3, 3, 4]) {
+        (0, true)
+    } else {
+        (1, window.has_shape(&[1, 3, 3, 4]) && window.digits.first() == Some(&1))
+    };
+    let at = |place: usize| window.digits.get(place).copied().unwrap_or(0);
+    let separated = match lead {
+        Lead::Bracket => window.separators.first() == Some(&Separator::Bracket),
+        _ => {
+            window.is_separated_by(&[Separator::Dash, Separator::Dot])
+                || window.separators.contains(&Separator::Bracket)
+        }
+    };
+    // The second and third digit of an area code aren't both one (911, 411 …), and 555-01xx is nobody's.
+    shaped && separated && at(area) >= 2 && at(area + 3) >= 2 && !(at(area + 1) == 1 && at(area + 2) == 1)
+}
+
+/// `020 7946 0958`, `07700 900123` and `06 12 34 56 78`.
+fn is_european(window: &Window<'_>) -> bool {
+    let begins = window.digits.first() == Some(&0) && window.digits.get(1).is_some_and(|digit| *digit > 0);
+    let shaped = window.has_shape(&[3, 4, 4]) || window.has_shape(&[5, 6]) || window.has_shape(&[2, 2, 2, 2, 2]);
+    begins && shaped && window.is_separated_by(&[Separator::Space, Separator::Dot, Separator::Dash])
+}
+
+fn is_named_phone(text: &[u8], at: usize, window: &Window<'_>) -> bool {
+    let dated = window.has_shape(&[4, 2, 2]) || window.has_shape(&[2, 2, 4]);
+    (7..=15).contains(&window.digits.len()) && !dated && is_named(text, at, PHONE_WORDS)
+}

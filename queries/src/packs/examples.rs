@@ -1,0 +1,272 @@
+//! Examples: small sets of grains on which each rule must have a known number of findings.
+//!
+//! They run through the same compiler and the same passes as a scan of a lake. Each grain of an example is encoded as a
+//! writer would encode it; what a rule sees is what it would see in a lake.
+//!
+//! In an example's JSON, keys that begin with `$` speak of the example:
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `$name` | `${name}` in later texts of the example is this grain's address |
+//! | `$sensitivity` | the header's class: `public`, `internal`, `pii` or `phi`; tags raise it |
+//! | `$row` | what the lake knows of the grain: `content_address`, `signature`, `signer_did`, `supersedes` |
+//!
+//! `created_at` is 2025-01-01 and a belief's `confidence` 1.0 unless the example says otherwise.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::datasource::MemTable;
+use datafusion::prelude::SessionContext;
+use gristmill_engine::lake::AUDIT;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{
+    GRAINS, GrainColumns, LifecycleEvent, REJECTS, RowIdentity, STATE, SignatureColumn, StateRow, audit_schema,
+    grains_schema, rejects_schema, state_batch, state_schema,
+};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, Sensitivity, encode_json};
+use gristmill_schemas::json::{Json, Object};
+use serde::Serialize;
+
+use super::error::{PackError, Result};
+use super::pack::{Example, Pack, Rule};
+use super::scan::{SCANNED, Scan, Scope};
+use crate::sql::{SqlOptions, bare_context, register_views};
+
+/// What a rule did on one of its examples.
+#[derive(Debug, Clone, Serialize)]
+pub struct ExampleResult {
+    /// Pack and rule.
+    pub rule: String,
+    /// The example's place among the pack's, from 1.
+    pub example: usize,
+    /// Findings that there must be.
+    pub expected: usize,
+    /// Findings that there are.
+    pub found: usize,
+    /// What the findings say.
+    pub messages: Vec<String>,
+}
+
+impl ExampleResult {
+    /// True if the rule did what the example says.
+    pub fn is_right(&self) -> bool {
+        self.expected == self.found
+    }
+}
+
+/// 2025-01-01 in milliseconds since 1970.
+const CREATED_AT: i64 = 1_735_689_600_000;
+
+/// Runs all examples of `pack`.
+///
+/// # Errors
+/// [`PackError::Rule`] if a rule can't be compiled or an example isn't made of grains.
+pub async fn run_examples(pack: &Pack) -> Result<Vec<ExampleResult>> {
+    let stage = Stage::new().await?;
+    let mut results = Vec::new();
+    for rule in &pack.rules {
+        let alone = Pack { rules: vec![rule.clone()], ..pack.clone() };
+        let scan = Scan::over(stage.context.clone(), vec![alone], Scope::of_example()).await?;
+        for example in &rule.examples {
+            stage.set(rule, example).await?;
+            let mut messages = Vec::new();
+            scan.run(|rule, finding| {
+                messages.push(rule.message.render(&finding.evidence));
+                Ok(())
+            })
+            .await?;
+            results.push(ExampleResult {
+                rule: rule.id.clone(),
+                example: example.number,
+                expected: example.findings,
+                found: messages.len(),
+                messages,
+            });
+        }
+    }
+    Ok(results)
+}
+
+impl Scope {
+    fn of_example() -> Scope {
+        Scope { lake: "example".to_owned(), version: 0, since: None, segments: 0, grains: 0 }
+    }
+}
+
+/// A lake's tables in memory, whose rows change from example to example.
+struct Stage {
+    context: SessionContext,
+    grains: [Arc<MemTable>; 2],
+    state: Arc<MemTable>,
+}
+
+impl Stage {
+    async fn new() -> Result<Stage> {
+        let options = SqlOptions { threads: 1, ..SqlOptions::default() };
+        let context = bare_context(&options)?;
+        let table = |schema: SchemaRef| Ok::<_, PackError>(Arc::new(MemTable::try_new(schema, vec![Vec::new()])?));
+        let grains = [table(grains_schema())?, table(grains_schema())?];
+        let state = table(state_schema())?;
+        let all = [
+            (GRAINS, Arc::clone(&grains[0])),
+            (SCANNED, Arc::clone(&grains[1])),
+            (STATE, Arc::clone(&state)),
+            (REJECTS, table(rejects_schema())?),
+            (AUDIT, table(audit_schema())?),
+        ];
+        for (name, table) in all {
+            context.register_table(name, table)?;
+        }
+        register_views(&context, &options).await?;
+        Ok(Stage { context, grains, state })
+    }
+
+    async fn set(&self, rule: &Rule, example: &Example) -> Result<()> {
+        let fault = |problem: String| PackError::rule(&rule.id, format!("[[test]] {}: {problem}", example.number));
+        let mut names = HashMap::new();
+        let grains = grains_of(&example.grains, &mut names).map_err(fault)?;
+        let state = match &example.state {
+            Some(state) => events_of(state, &names).map_err(fault)?,
+            None => RecordBatch::new_empty(state_schema()),
+        };
+        let [all, scanned] = &self.grains;
+        for (table, rows) in [(all, grains.clone()), (scanned, grains), (&self.state, state)] {
+            for partition in &table.batches {
+                *partition.write().await = vec![rows.clone()];
+            }
+        }
+        Ok(())
+    }
+}
+
+type Names = HashMap<String, String>;
+
+fn grains_of(text: &str, names: &mut Names) -> Result<RecordBatch, String> {
+    let list = Json::parse(text.as_bytes()).map_err(|error| format!("`grains` isn't JSON: {error}"))?;
+    let list = list.as_array().ok_or("`grains` must be a JSON array of grains")?;
+    let mut columns = GrainColumns::with_capacity(list.len(), 0);
+    for (place, grain) in list.iter().enumerate() {
+        let object = grain.as_object().ok_or_else(|| format!("grain {} is no JSON object", place + 1))?;
+        append(object, names, &mut columns).map_err(|problem| format!("grain {}: {problem}", place + 1))?;
+    }
+    columns.finish().map_err(|error| error.to_string())
+}
+
+/// Encodes one grain of an example and adds its row.
+fn append(object: &Object<'_>, names: &mut Names, columns: &mut GrainColumns) -> Result<(), String> {
+    let mut grain = Object::new();
+    let mut about = HashMap::new();
+    for (key, value) in object.iter() {
+        let value = named(value, names)?;
+        match key.strip_prefix('$') {
+            Some(key) => drop(about.insert(key.to_owned(), value)),
+            None => drop(grain.insert(key.to_owned(), value)),
+        }
+    }
+    if !grain.contains_key("created_at") {
+        grain.append_new("created_at", CREATED_AT);
+    }
+    if grain.get("type").and_then(Json::as_str) == Some("belief") && !grain.contains_key("confidence") {
+        grain.append_new("confidence", Json::parse(b"1.0").map_err(|error| error.to_string())?);
+    }
+    let sensitivity = sensitivity(about.get("sensitivity").and_then(Json::as_str))?;
+    let options = EncodeOptions { sensitivity, ..EncodeOptions::default() };
+    let encoded = encode_json(&Json::Object(grain), options).map_err(|error| error.to_string())?;
+    let payload = Payload::open(&encoded.blob, DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
+    let decoded = Grain::decode(&payload, Mode::Lenient).map_err(|error| error.to_string())?;
+    let row = about.get("row");
+    let text = |key: &str| row.and_then(|row| row.get(key)).and_then(Json::as_str);
+    let address = match text("content_address") {
+        Some(address) => address.parse().map_err(|_| format!("`{address}` is no address"))?,
+        None => encoded.address,
+    };
+    let supersedes = row.and_then(|row| row.get("supersedes")).and_then(Json::as_array).unwrap_or_default();
+    let supersedes: Option<Vec<ContentAddress>> =
+        supersedes.iter().map(|address| address.as_str().and_then(|address| address.parse().ok())).collect();
+    let identity = RowIdentity {
+        signature: signature(text("signature"))?,
+        signer: text("signer_did"),
+        ingested_at: CREATED_AT * 1000,
+        supersedes: &supersedes.ok_or("`supersedes` must be a list of addresses")?,
+        ..RowIdentity::default()
+    };
+    columns.append(&address, &encoded.blob, &decoded, &identity);
+    if let Some(name) = about.get("name").and_then(Json::as_str) {
+        names.insert(name.to_owned(), address.to_string());
+    }
+    Ok(())
+}
+
+fn sensitivity(name: Option<&str>) -> Result<Sensitivity, String> {
+    let all = [Sensitivity::Public, Sensitivity::Internal, Sensitivity::Pii, Sensitivity::Phi];
+    let Some(name) = name else { return Ok(Sensitivity::default()) };
+    all.into_iter().find(|class| class.name() == name).ok_or_else(|| format!("`{name}` is no sensitivity"))
+}
+
+fn signature(name: Option<&str>) -> Result<SignatureColumn, String> {
+    let all = [SignatureColumn::None, SignatureColumn::Valid, SignatureColumn::Invalid, SignatureColumn::Unverifiable];
+    let Some(name) = name else { return Ok(SignatureColumn::None) };
+    all.into_iter().find(|state| state.name() == name).ok_or_else(|| format!("`{name}` is no state of a signature"))
+}
+
+/// `json` with `${name}` replaced by addresses, in texts at any depth.
+fn named(json: &Json<'_>, names: &Names) -> Result<Json<'static>, String> {
+    Ok(match json {
+        Json::String(text) => Json::string(with_addresses(text, names)?),
+        Json::Array(items) => Json::Array(items.iter().map(|item| named(item, names)).collect::<Result<_, _>>()?),
+        Json::Object(object) => {
+            let mut replaced = Object::new();
+            for (key, value) in object.iter() {
+                replaced.insert(key.to_owned(), named(value, names)?);
+            }
+            Json::Object(replaced)
+        }
+        other => other.reborrow().into_owned(),
+    })
+}
+
+fn with_addresses(text: &str, names: &Names) -> Result<String, String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (name, behind) = after.split_once('}').ok_or_else(|| format!("`{text}` has a ${{ without }}"))?;
+        let address = names.get(name).ok_or_else(|| format!("no grain before this one has `\"$name\": \"{name}\"`"))?;
+        out.push_str(before);
+        out.push_str(address);
+        rest = behind;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn events_of(text: &str, names: &Names) -> Result<RecordBatch, String> {
+    let list = Json::parse(text.as_bytes()).map_err(|error| format!("`state` isn't JSON: {error}"))?;
+    let list = list.as_array().ok_or("`state` must be a JSON array of events")?;
+    let rows = list.iter().map(|event| event_of(&named(event, names)?)).collect::<Result<Vec<_>, _>>()?;
+    state_batch(&rows).map_err(|error| error.to_string())
+}
+
+fn event_of(json: &Json<'_>) -> Result<StateRow, String> {
+    let text = |key: &str| json.get(key).and_then(Json::as_str).map(str::to_owned);
+    let name = text("event").ok_or("an event needs `event`")?;
+    let all = [
+        LifecycleEvent::Superseded,
+        LifecycleEvent::Contradicted,
+        LifecycleEvent::Verification,
+        LifecycleEvent::Expired,
+        LifecycleEvent::Accessed,
+    ];
+    let event = all.into_iter().find(|event| event.name() == name).ok_or_else(|| format!("`{name}` is no event"))?;
+    Ok(StateRow {
+        content_address: text("content_address").ok_or("an event needs `content_address`")?,
+        event,
+        value: text("value"),
+        at: json.get("at").and_then(Json::as_i64).unwrap_or(CREATED_AT) * 1000,
+        actor: text("actor"),
+        reason: text("reason"),
+        source_id: None,
+    })
+}

@@ -1,0 +1,106 @@
+//! The text of findings: a template with the names of evidence in braces.
+
+/// A template such as `about {subject}`. `{{` and `}}` stand for braces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Name(String),
+}
+
+/// Characters of one value in a message at most.
+const VALUE_LIMIT: usize = 160;
+
+impl Message {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// A sentence that says which brace has no partner, or that a name is empty.
+    pub fn parse(template: &str) -> Result<Message, String> {
+        let mut pieces = Vec::new();
+        let mut text = String::new();
+        let mut rest = template;
+        while let Some(at) = rest.find(['{', '}']) {
+            text.push_str(&rest[..at]);
+            let brace = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if let Some(after) = rest.strip_prefix(brace) {
+                text.push_str(brace);
+                rest = after;
+                continue;
+            }
+            let end =
+                rest.find('}').filter(|_| brace == "{").ok_or_else(|| format!("`message` has a single {brace}"))?;
+            let name = rest[..end].trim();
+            if name.is_empty() {
+                return Err("`message` has an empty {}".to_owned());
+            }
+            pieces.push(Piece::Text(std::mem::take(&mut text)));
+            pieces.push(Piece::Name(name.to_owned()));
+            rest = &rest[end + 1..];
+        }
+        text.push_str(rest);
+        pieces.push(Piece::Text(text));
+        Ok(Message { pieces })
+    }
+
+    /// The names in it.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Name(name) => Some(name.as_str()),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// The text for `evidence`. A name without a value reads `–`; long values are cut.
+    pub fn render(&self, evidence: &[(String, String)]) -> String {
+        let mut out = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Name(name) => match evidence.iter().find(|(key, _)| key == name) {
+                    Some((_, value)) => push_shortened(value, &mut out),
+                    None => out.push('–'),
+                },
+            }
+        }
+        out
+    }
+}
+
+fn push_shortened(value: &str, out: &mut String) {
+    match value.char_indices().nth(VALUE_LIMIT) {
+        Some((end, _)) => {
+            out.push_str(&value[..end]);
+            out.push('…');
+        }
+        None => out.push_str(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_braces_become_evidence() {
+        let message = Message::parse("{a} of {{b}} is { c }").expect("a template");
+        assert_eq!(message.names().collect::<Vec<_>>(), ["a", "c"]);
+        assert_eq!(message.render(&[("a".into(), "1".into())]), "1 of {b} is –");
+    }
+
+    #[test]
+    fn a_brace_without_partner_is_refused() {
+        assert!(Message::parse("a { b").is_err() && Message::parse("a } b").is_err() && Message::parse("{}").is_err());
+    }
+
+    #[test]
+    fn long_values_are_cut_at_a_character() {
+        let text = Message::parse("{a}").expect("a template").render(&[("a".into(), "ä".repeat(500))]);
+        assert_eq!(text.chars().count(), VALUE_LIMIT + 1);
+    }
+}

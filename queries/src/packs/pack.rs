@@ -1,0 +1,394 @@
+//! A pack as its file says it: rules with their norms, messages and examples. `docs/packs.md` is the format for users.
+//!
+//! Reading checks everything that needs no tables: names, versions, exactly one check per rule, messages that only speak of
+//! evidence, and a passing and a failing example of each rule. Whether tables and columns exist is found when the rules
+//! are compiled (`compile`).
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::error::{PackError, Result};
+use super::message::Message;
+
+/// Bytes of a pack file at most.
+const FILE_LIMIT_BYTES: u64 = 4 << 20;
+
+/// How grave a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing.
+    Note,
+    /// Probably against the norm, or a gap in the records that prove it is kept.
+    Warning,
+    /// Against the norm.
+    Error,
+}
+
+impl Severity {
+    /// From the gravest down.
+    pub const ALL: [Severity; 3] = [Severity::Error, Severity::Warning, Severity::Note];
+
+    /// The word in packs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// What finds the grains that break a rule.
+#[derive(Debug, Clone)]
+pub enum Check {
+    /// A condition on one grain. All conditions of a scan are evaluated in one pass over the lake.
+    Where {
+        /// The condition, as in SQL.
+        condition: String,
+        /// Expressions, each with an optional `AS name`, evaluated for findings only.
+        evidence: Vec<String>,
+    },
+    /// A query whose rows are findings; its first column is `content_address`, the others are evidence.
+    Sql(String),
+    /// A policy that is evaluated on message views; members of its set `violation` (or `deny`) are findings.
+    Rego {
+        /// The policy's text.
+        policy: String,
+        /// The kinds of views that it is evaluated on; empty for all.
+        kinds: Vec<String>,
+    },
+}
+
+impl Check {
+    /// The key under which the check stands in the file.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Check::Where { .. } => "where",
+            Check::Sql(_) => "sql",
+            Check::Rego { .. } => "rego",
+        }
+    }
+}
+
+/// One rule of a pack.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Pack and rule: `gdpr/storage-limit`.
+    pub id: String,
+    /// What must hold, in one line.
+    pub title: String,
+    /// How grave a finding is.
+    pub severity: Severity,
+    /// Article and section.
+    pub norm: String,
+    /// What to do about a finding.
+    pub remediation: String,
+    /// What finds them.
+    pub check: Check,
+    /// What a finding says.
+    pub message: Message,
+    /// Sets of grains that the rule must pass and fail.
+    pub examples: Vec<Example>,
+}
+
+/// A set of grains with the number of findings that a rule must have on it.
+#[derive(Debug, Clone)]
+pub struct Example {
+    /// Its place among the pack's examples, from 1.
+    pub number: usize,
+    /// The grains as a JSON array; see `examples`.
+    pub grains: String,
+    /// Lifecycle events as a JSON array.
+    pub state: Option<String>,
+    /// How many findings there must be.
+    pub findings: usize,
+}
+
+/// Rules of one regulation.
+#[derive(Debug, Clone)]
+pub struct Pack {
+    /// Its name on the command line.
+    pub id: String,
+    /// Its name for people.
+    pub title: String,
+    /// Its version; changes when a rule does.
+    pub version: String,
+    /// The regulation or specification that its norms are sections of.
+    pub regulation: String,
+    /// What it covers and what it can't.
+    pub description: String,
+    /// The rules, in their order.
+    pub rules: Vec<Rule>,
+    /// The first 16 hex digits of the SHA-256 of the file: the same rules have the same digest.
+    pub digest: String,
+}
+
+impl Pack {
+    /// Reads the pack in `path`.
+    ///
+    /// # Errors
+    /// [`PackError`], with the line where there is one.
+    pub fn read(path: &Path) -> Result<Pack> {
+        let fault = |cause| PackError::File { path: path.to_owned(), cause };
+        let size = std::fs::metadata(path).map_err(fault)?.len();
+        if size > FILE_LIMIT_BYTES {
+            let problem = format!("has {size} bytes; the limit is {FILE_LIMIT_BYTES}");
+            return Err(PackError::Pack { pack: path.display().to_string(), problem });
+        }
+        Pack::parse(&path.display().to_string(), &std::fs::read_to_string(path).map_err(fault)?)
+    }
+
+    /// Reads the text of a pack; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// [`PackError::Form`], [`PackError::Pack`], [`PackError::Rule`].
+    pub fn parse(name: &str, text: &str) -> Result<Pack> {
+        let file: PackFile =
+            toml::from_str(text).map_err(|cause| PackError::Form { pack: name.to_owned(), cause: Box::new(cause) })?;
+        let fault = |problem: String| PackError::Pack { pack: name.to_owned(), problem };
+        check_id(&file.id).map_err(fault)?;
+        for (key, value) in [("title", &file.title), ("version", &file.version), ("regulation", &file.regulation)] {
+            check_filled(key, value).map_err(fault)?;
+        }
+        if file.rule.is_empty() {
+            return Err(fault("has no [[rule]]".to_owned()));
+        }
+        let mut seen = HashSet::new();
+        let mut rules = Vec::with_capacity(file.rule.len());
+        for rule in file.rule {
+            if !seen.insert(rule.id.clone()) {
+                return Err(fault(format!("has two rules `{}`", rule.id)));
+            }
+            rules.push(rule.into_rule(&file.id)?);
+        }
+        let mut pack = Pack {
+            id: file.id,
+            title: file.title,
+            version: file.version,
+            regulation: file.regulation,
+            description: file.description,
+            rules,
+            digest: digest(text),
+        };
+        pack.take_examples(file.test).map_err(fault)?;
+        pack.check_examples()?;
+        Ok(pack)
+    }
+
+    fn take_examples(&mut self, tests: Vec<TestTable>) -> Result<(), String> {
+        for (at, test) in tests.into_iter().enumerate() {
+            let number = at + 1;
+            let id = format!("{}/{}", self.id, test.rule);
+            let rule = self.rules.iter_mut().find(|rule| rule.id == id);
+            let rule =
+                rule.ok_or_else(|| format!("[[test]] {number} is of a rule `{}` that isn't there", test.rule))?;
+            let findings = match (test.expect, test.findings) {
+                (Expect::Pass, None) => 0,
+                (Expect::Fail, None) => 1,
+                (Expect::Fail, Some(findings)) if findings > 0 => findings,
+                _ => {
+                    return Err(format!(
+                        "[[test]] {number}: `findings` is a positive number beside `expect = \"fail\"`"
+                    ));
+                }
+            };
+            rule.examples.push(Example { number, grains: test.grains, state: test.state, findings });
+        }
+        Ok(())
+    }
+
+    /// A rule without a failing example may be one that can't fire; one without a passing example may fire on everything.
+    fn check_examples(&self) -> Result<()> {
+        for rule in &self.rules {
+            let fails = rule.examples.iter().filter(|example| example.findings > 0).count();
+            let missing = match (fails, rule.examples.len() - fails) {
+                (0, _) => "fail",
+                (_, 0) => "pass",
+                _ => continue,
+            };
+            let problem = format!("has no [[test]] with `expect = \"{missing}\"`; each rule needs one of both");
+            return Err(PackError::rule(&rule.id, problem));
+        }
+        Ok(())
+    }
+
+    /// The version with the digest of the rules, as the audit log keeps it.
+    pub fn stamp(&self) -> String {
+        format!("{}+{}", self.version, self.digest)
+    }
+}
+
+fn digest(text: &str) -> String {
+    use sha2::Digest;
+    let hash = sha2::Sha256::digest(text.as_bytes());
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Ids are part of file names, URLs and SARIF rule ids.
+fn check_id(id: &str) -> Result<(), String> {
+    let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    if id.is_empty() || id.len() > 64 || !id.chars().all(plain) {
+        return Err(format!("`{id}` is no id: 1 to 64 of a–z, 0–9 and - are"));
+    }
+    Ok(())
+}
+
+fn check_filled(key: &str, value: &str) -> Result<(), String> {
+    if value.trim().is_empty() { Err(format!("`{key}` is empty")) } else { Ok(()) }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackFile {
+    id: String,
+    title: String,
+    version: String,
+    regulation: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    rule: Vec<RuleTable>,
+    #[serde(default)]
+    test: Vec<TestTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleTable {
+    id: String,
+    title: String,
+    severity: Severity,
+    norm: String,
+    #[serde(default)]
+    remediation: String,
+    #[serde(rename = "where")]
+    condition: Option<String>,
+    evidence: Option<Vec<String>>,
+    sql: Option<String>,
+    rego: Option<String>,
+    kinds: Option<Vec<String>>,
+    message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TestTable {
+    rule: String,
+    expect: Expect,
+    grains: String,
+    state: Option<String>,
+    findings: Option<usize>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Expect {
+    Pass,
+    Fail,
+}
+
+impl RuleTable {
+    fn into_rule(self, pack: &str) -> Result<Rule> {
+        let id = format!("{pack}/{}", self.id);
+        let fault = |problem: String| PackError::rule(&id, problem);
+        check_id(&self.id).map_err(fault)?;
+        for (key, value) in [("title", &self.title), ("norm", &self.norm), ("message", &self.message)] {
+            check_filled(key, value).map_err(fault)?;
+        }
+        let check = match (self.condition, self.sql, self.rego, self.evidence, self.kinds) {
+            (Some(condition), None, None, evidence, None) => {
+                Check::Where { condition, evidence: evidence.unwrap_or_default() }
+            }
+            (None, Some(sql), None, None, None) => Check::Sql(sql),
+            (None, None, Some(policy), None, kinds) => Check::Rego { policy, kinds: kinds.unwrap_or_default() },
+            _ => {
+                let problem = "needs exactly one of `where` (with `evidence`), `sql` and `rego` (with `kinds`)";
+                return Err(fault(problem.to_owned()));
+            }
+        };
+        let message = Message::parse(&self.message).map_err(fault)?;
+        Ok(Rule {
+            title: self.title,
+            severity: self.severity,
+            norm: self.norm,
+            remediation: self.remediation,
+            check,
+            message,
+            examples: Vec::new(),
+            id,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+        id = "own"
+        title = "Own rules"
+        version = "1"
+        regulation = "House rules"
+        [[rule]]
+        id = "no-cats"
+        title = "No cats"
+        severity = "note"
+        norm = "1"
+        where = "subject = 'cat'"
+        evidence = ["subject"]
+        message = "about {subject}"
+        [[test]]
+        rule = "no-cats"
+        expect = "fail"
+        grains = "[]"
+        [[test]]
+        rule = "no-cats"
+        expect = "pass"
+        grains = "[]"
+    "#;
+
+    fn problem_with(old: &str, new: &str) -> String {
+        assert!(WHOLE.contains(old));
+        Pack::parse("own.toml", &WHOLE.replacen(old, new, 1)).expect_err("a broken pack").to_string()
+    }
+
+    #[test]
+    fn a_whole_pack_is_read_with_its_rules_and_examples() {
+        let pack = Pack::parse("own.toml", WHOLE).expect("a good pack");
+        assert_eq!(pack.rules.len(), 1);
+        assert_eq!(pack.rules[0].id, "own/no-cats");
+        assert_eq!(pack.rules[0].examples.iter().map(|example| example.findings).collect::<Vec<_>>(), [1, 0]);
+    }
+
+    #[test]
+    fn a_rule_without_a_passing_example_is_refused() {
+        assert!(problem_with("expect = \"pass\"", "expect = \"fail\"").contains("expect = \"pass\""));
+    }
+
+    #[test]
+    fn a_rule_with_two_checks_is_refused() {
+        assert!(problem_with("norm = \"1\"", "norm = \"1\"\nsql = \"SELECT 1\"").contains("exactly one of"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_told_with_its_line() {
+        let problem = problem_with("norm = \"1\"", "norms = \"1\"");
+        assert!(problem.contains("line 10") && problem.contains("norms"), "{problem}");
+    }
+
+    #[test]
+    fn a_test_of_a_rule_that_is_not_there_is_refused() {
+        assert!(problem_with("rule = \"no-cats\"", "rule = \"no-dogs\"").contains("no-dogs"));
+    }
+
+    #[test]
+    fn another_text_has_another_digest() {
+        let one = Pack::parse("own.toml", WHOLE).expect("a good pack").digest;
+        let other = Pack::parse("own.toml", &WHOLE.replace("'cat'", "'dog'")).expect("a good pack").digest;
+        assert_ne!(one, other);
+        assert_eq!(one.len(), 16);
+    }
+}

@@ -1,0 +1,207 @@
+//! Rego policies over message views, compiled for the policy engine's machine.
+//!
+//! A policy's input is the document that the Common Message Format gives to policy engines, with one more member: `grain`,
+//! which says where the view comes from (`content_address`, `namespace`, `processing_basis`). Each member of the set
+//! `violation` (or `deny`) is a finding: a text, or an object whose members are evidence.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::common::Result as QueryResult;
+use datafusion::prelude::{DataFrame, SessionContext};
+use gristmill_schemas::cmf::view::{DictOptions, MessageView};
+use gristmill_schemas::cmf::{Access, CapabilitySet, ContentType, views};
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::Field;
+use regorus::languages::rego::compiler::Compiler;
+use regorus::rvm::program::Program;
+use regorus::rvm::vm::RegoVM;
+use regorus::{Engine, Rc, Value};
+
+use super::error::PackError;
+use super::finding::Finding;
+use super::messages::{self, Rows};
+use super::pack::{Check, Rule};
+use super::rego_value::ValueBuilder;
+use super::scan::SCANNED;
+
+/// Instructions that a policy may run on one view.
+const INSTRUCTION_LIMIT: usize = 1_000_000;
+
+/// The sets whose members are findings, the first one there is.
+const SETS: [&str; 2] = ["violation", "deny"];
+
+/// The policies of a scan, ready to be run.
+pub(super) struct Policies {
+    policies: Vec<Policy>,
+}
+
+struct Policy {
+    /// Its place among all rules of the scan.
+    rule: usize,
+    program: Arc<Program>,
+    /// On which kinds of views it is evaluated; empty for all.
+    kinds: Vec<ContentType>,
+}
+
+impl Policies {
+    /// Compiles the policies among `rules`; `None` if there are none.
+    ///
+    /// # Errors
+    /// [`PackError::Rule`] with what the policy compiler says.
+    pub(super) fn compile(rules: &[Rule]) -> Result<Option<Policies>, PackError> {
+        let mut policies = Vec::new();
+        for (place, rule) in rules.iter().enumerate() {
+            if let Check::Rego { policy, kinds } = &rule.check {
+                let kinds = kinds.iter().map(|kind| kind_of(kind)).collect::<Result<_, _>>();
+                let program = program(&rule.id, policy);
+                let fault = |problem| PackError::rule(&rule.id, problem);
+                policies.push(Policy { rule: place, program: program.map_err(fault)?, kinds: kinds.map_err(fault)? });
+            }
+        }
+        Ok((!policies.is_empty()).then_some(Policies { policies }))
+    }
+
+    /// The scan that the policies need.
+    pub(super) async fn source(&self, context: &SessionContext) -> QueryResult<DataFrame> {
+        let grains = context.table(SCANNED).await?;
+        let condition = grains.parse_sql_expr(&messages::condition())?;
+        grains.filter(condition)?.select_columns(&messages::COLUMNS)
+    }
+
+    /// A machine for each policy; for one thread.
+    pub(super) fn machines(&self) -> Machines<'_> {
+        let machine = |policy: &'_ Policy| {
+            let mut machine = RegoVM::new();
+            machine.set_max_instructions(INSTRUCTION_LIMIT);
+            machine.load_program(Arc::clone(&policy.program));
+            machine
+        };
+        Machines {
+            machines: self.policies.iter().map(|policy| (policy, machine(policy))).collect(),
+            builder: ValueBuilder::default(),
+        }
+    }
+}
+
+/// What a policy said of a view.
+pub(super) enum Verdict {
+    /// The view breaks the rule.
+    Finding(Finding),
+    /// The policy failed; nobody knows.
+    Failure(usize, String),
+}
+
+/// The policies with their state.
+pub(super) struct Machines<'p> {
+    machines: Vec<(&'p Policy, RegoVM)>,
+    builder: ValueBuilder,
+}
+
+impl Machines<'_> {
+    /// Runs all policies on all views of one batch of the source; answers how many views there were.
+    pub(super) fn evaluate(&mut self, batch: &RecordBatch, mut told: impl FnMut(Verdict)) -> u64 {
+        let rows = Rows::new(batch);
+        let mut count = 0;
+        for row in 0..batch.num_rows() {
+            let messages = rows.messages(row);
+            if messages.is_empty() {
+                continue;
+            }
+            let extensions = rows.extensions(row);
+            let access = Access::new(Some(&extensions), CapabilitySet::all());
+            for view in messages.iter().flat_map(|message| views(message, access).recursive()) {
+                count += 1;
+                self.evaluate_view(&view, &rows, row, &mut told);
+            }
+        }
+        count
+    }
+
+    fn evaluate_view(&mut self, view: &MessageView<'_>, rows: &Rows<'_>, row: usize, told: &mut impl FnMut(Verdict)) {
+        let mut input: Option<Value> = None;
+        for (policy, machine) in &mut self.machines {
+            if !policy.kinds.is_empty() && !policy.kinds.contains(&view.kind()) {
+                continue;
+            }
+            let input = input.get_or_insert_with(|| input_of(&mut self.builder, view, rows, row));
+            machine.set_input(input.clone());
+            match machine.execute_entry_point_by_index(0) {
+                Ok(members) => tell(policy.rule, &members, view, rows, row, told),
+                Err(error) => told(Verdict::Failure(policy.rule, error.to_string())),
+            }
+        }
+    }
+}
+
+fn kind_of(name: &str) -> Result<ContentType, String> {
+    let found = ContentType::ALL.iter().copied().find(|kind| kind.as_str() == name);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = ContentType::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("`{name}` is no kind of view; they are {}", known.join(", "))
+    })
+}
+
+fn program(id: &str, text: &str) -> Result<Arc<Program>, String> {
+    let said = |error: &dyn std::fmt::Display| error.to_string().trim().to_owned();
+    let mut engine = Engine::new();
+    let package = engine.add_policy(format!("{id}.rego"), text.to_owned()).map_err(|error| said(&error))?;
+    for set in SETS {
+        let entry: Rc<str> = format!("{package}.{set}").into();
+        let Ok(compiled) = engine.compile_with_entrypoint(&entry) else { continue };
+        if compiled.get_rules().contains_key(entry.as_ref()) {
+            return Compiler::compile_from_policy(&compiled, &[&entry]).map_err(|error| said(&error));
+        }
+    }
+    Err(format!("the policy defines neither `{}` nor `{}`", SETS[0], SETS[1]))
+}
+
+fn input_of(builder: &mut ValueBuilder, view: &MessageView<'_>, rows: &Rows<'_>, row: usize) -> Value {
+    view.write_dict(DictOptions::default(), builder);
+    let mut input = builder.take();
+    let members = [IdentityColumn::ContentAddress.name(), Field::Namespace.name(), Field::ProcessingBasis.name()];
+    let members = members.into_iter().filter_map(|name| Some((name, rows.text(name, row)?)));
+    let grain: std::collections::BTreeMap<Value, Value> =
+        members.map(|(name, value)| (builder.key_value(name), Value::String(value.into()))).collect();
+    let key = builder.key_value("grain");
+    if let Ok(object) = input.as_object_mut() {
+        object.insert(key, Value::from(grain));
+    }
+    input
+}
+
+fn tell(
+    rule: usize,
+    members: &Value,
+    view: &MessageView<'_>,
+    rows: &Rows<'_>,
+    row: usize,
+    told: &mut impl FnMut(Verdict),
+) {
+    let Value::Set(members) = members else { return };
+    for member in members.iter_sorted() {
+        let mut evidence = Vec::new();
+        if let Some(namespace) = rows.text(Field::Namespace.name(), row) {
+            evidence.push((Field::Namespace.name().to_owned(), namespace.to_owned()));
+        }
+        evidence.push(("kind".to_owned(), view.kind().as_str().to_owned()));
+        if let Some(name) = view.name().filter(|name| !name.is_empty()) {
+            evidence.push(("name".to_owned(), name.to_owned()));
+        }
+        match member {
+            Value::Object(object) => {
+                evidence.extend(object.iter_sorted().map(|(name, value)| (plain(name), plain(value))));
+            }
+            other => evidence.push(("detail".to_owned(), plain(other))),
+        }
+        let address = rows.text(IdentityColumn::ContentAddress.name(), row).map(str::to_owned);
+        told(Verdict::Finding(Finding { rule, address, evidence }));
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.to_string(),
+        other => other.to_json_str().unwrap_or_default(),
+    }
+}

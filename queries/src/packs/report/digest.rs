@@ -1,0 +1,99 @@
+//! What people read of a scan's findings: counts, and the first findings of each rule.
+
+use std::collections::HashMap;
+
+use super::super::finding::Finding;
+use super::super::pack::{Rule, Severity};
+
+/// Findings of one rule that are shown.
+pub const SAMPLES: usize = 10;
+
+/// Values that are counted one by one at most; what comes later is counted together under [`OTHERS`].
+const VALUES: usize = 10_000;
+
+/// The name of the rest.
+pub const OTHERS: &str = "others";
+
+/// Counts and samples of bounded size.
+#[derive(Debug, Default)]
+pub struct Digest {
+    samples: Vec<Vec<Finding>>,
+    types: HashMap<String, u64>,
+    namespaces: HashMap<String, u64>,
+    severities: [u64; 3],
+}
+
+impl Digest {
+    /// An empty digest for so many rules.
+    pub fn new(rules: usize) -> Digest {
+        Digest { samples: vec![Vec::new(); rules], ..Digest::default() }
+    }
+
+    /// Takes in a finding.
+    pub fn add(&mut self, rule: &Rule, finding: &Finding) {
+        if let Some(samples) = self.samples.get_mut(finding.rule).filter(|samples| samples.len() < SAMPLES) {
+            samples.push(finding.clone());
+        }
+        self.severities[rule.severity as usize] += 1;
+        count(&mut self.types, finding.evidence("type"));
+        count(&mut self.namespaces, finding.evidence("namespace"));
+    }
+
+    /// The first findings of the rule at this place.
+    pub fn samples(&self, rule: usize) -> &[Finding] {
+        self.samples.get(rule).map_or(&[], Vec::as_slice)
+    }
+
+    /// Findings of a severity.
+    pub fn of_severity(&self, severity: Severity) -> u64 {
+        self.severities[severity as usize]
+    }
+
+    /// The most frequent types of grains with findings.
+    pub fn types(&self, most: usize) -> Vec<(String, u64)> {
+        most_frequent(&self.types, most)
+    }
+
+    /// The most frequent namespaces.
+    pub fn namespaces(&self, most: usize) -> Vec<(String, u64)> {
+        most_frequent(&self.namespaces, most)
+    }
+}
+
+fn count(counts: &mut HashMap<String, u64>, value: Option<&str>) {
+    let Some(value) = value else { return };
+    if let Some(count) = counts.get_mut(value) {
+        *count += 1;
+        return;
+    }
+    let name = if counts.len() < VALUES { value } else { OTHERS };
+    *counts.entry(name.to_owned()).or_default() += 1;
+}
+
+/// The `most` largest counts, the rest together.
+fn most_frequent(counts: &HashMap<String, u64>, most: usize) -> Vec<(String, u64)> {
+    let mut all: Vec<(String, u64)> = counts.iter().map(|(name, count)| (name.clone(), *count)).collect();
+    all.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
+    let rest: u64 = all.iter().skip(most).map(|(_, count)| count).sum();
+    all.truncate(most);
+    if rest > 0 {
+        match all.iter_mut().find(|(name, _)| name == OTHERS) {
+            Some((_, count)) => *count += rest,
+            None => all.push((OTHERS.to_owned(), rest)),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_is_counted_together() {
+        let counts =
+            HashMap::from([("a".to_owned(), 5), ("b".to_owned(), 3), ("c".to_owned(), 2), ("d".to_owned(), 1)]);
+        let names = most_frequent(&counts, 2);
+        assert_eq!(names, [("a".to_owned(), 5), ("b".to_owned(), 3), (OTHERS.to_owned(), 3)]);
+    }
+}

@@ -1,0 +1,98 @@
+//! SARIF 2.1.0: results first, as they are made; tool and rules after them.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::super::error::Result;
+use super::super::finding::Finding;
+use super::super::pack::{Pack, Rule};
+use super::super::scan::{Scan, Summary};
+use super::write_json;
+
+/// The schema that the report obeys.
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+
+pub(super) fn begin(out: &mut impl Write) -> Result<()> {
+    Ok(write!(out, "{{\"$schema\":\"{SCHEMA}\",\"version\":\"2.1.0\",\"runs\":[{{\"results\":[")?)
+}
+
+pub(super) fn end(out: &mut impl Write, scan: &Scan, summary: &Summary) -> Result<()> {
+    out.write_all(b"\n],\"tool\":")?;
+    write_json(out, &tool(scan))?;
+    out.write_all(b",\"invocations\":")?;
+    write_json(out, &json!([invocation(summary)]))?;
+    out.write_all(b",\"properties\":")?;
+    write_json(out, &json!({ "scan": summary.scope, "packs": summary.packs, "seconds": summary.seconds }))?;
+    Ok(out.write_all(b"}]}\n")?)
+}
+
+/// One finding.
+pub(super) fn result(rule: &Rule, finding: &Finding) -> Value {
+    let told = finding.told(rule);
+    let mut result = json!({
+        "ruleId": rule.id,
+        "ruleIndex": finding.rule,
+        "level": rule.severity.name(),
+        "message": { "text": told.message },
+        "partialFingerprints": { "gristmill/v1": fingerprint(rule, finding) },
+        "properties": { "norm": rule.norm, "evidence": told.evidence },
+    });
+    if let (Some(address), Some(members)) = (&finding.address, result.as_object_mut()) {
+        let location = json!({
+            "physicalLocation": { "artifactLocation": { "uri": format!("grains/{address}") } },
+            "logicalLocations": [{ "name": address, "kind": "resource" }],
+        });
+        members.insert("locations".to_owned(), json!([location]));
+    }
+    result
+}
+
+/// The same finding has the same fingerprint in every scan.
+fn fingerprint(rule: &Rule, finding: &Finding) -> String {
+    let mut hash = Sha256::new();
+    let address = finding.address.as_deref().unwrap_or_default();
+    let evidence = finding.evidence.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+    for part in [rule.id.as_str(), address].into_iter().chain(evidence) {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn tool(scan: &Scan) -> Value {
+    let packs = scan.packs().iter();
+    let rules: Vec<Value> = packs.flat_map(|pack| pack.rules.iter().map(|rule| descriptor(pack, rule))).collect();
+    json!({
+        "driver": {
+            "name": "gristmill",
+            "version": env!("CARGO_PKG_VERSION"),
+            "informationUri": env!("CARGO_PKG_REPOSITORY"),
+            "rules": rules,
+        }
+    })
+}
+
+fn descriptor(pack: &Pack, rule: &Rule) -> Value {
+    json!({
+        "id": rule.id,
+        "shortDescription": { "text": rule.title },
+        "fullDescription": { "text": format!("{}, {}: {}", pack.regulation, rule.norm, rule.title) },
+        "help": { "text": if rule.remediation.is_empty() { &rule.title } else { &rule.remediation } },
+        "defaultConfiguration": { "level": rule.severity.name() },
+        "properties": { "pack": pack.id, "packVersion": pack.version, "regulation": pack.regulation, "norm": rule.norm },
+    })
+}
+
+fn invocation(summary: &Summary) -> Value {
+    let failed = summary.rules.iter().filter_map(|(id, count)| {
+        let first = count.first_failure.as_ref()?;
+        Some(json!({
+            "level": "error",
+            "associatedRule": { "id": id },
+            "message": { "text": format!("the policy failed on {} views; first: {first}", count.failures) },
+        }))
+    });
+    json!({ "executionSuccessful": summary.failures == 0, "toolExecutionNotifications": failed.collect::<Vec<_>>() })
+}

@@ -1,0 +1,291 @@
+//! Conditions on single grains, all of them evaluated in one pass over the lake.
+//!
+//! ```text
+//! columns that some rule names ─▶ batch ─▶ (personal_data, if some rule asks) ─▶ each condition ─▶ rows that break it ─▶ evidence
+//! ```
+//!
+//! The pass reads each page once, however many rules there are, and holds one batch for each core. Evidence is evaluated
+//! for findings only. Two columns are computed when a rule names them: `personal_data`, the kinds of personal data in the
+//! grain's own text, and `personal_data_in`, which columns they stand in.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, ListBuilder, RecordBatch, StringBuilder};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::prelude::{DataFrame, SessionContext};
+use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use gristmill_schemas::grain::Field;
+
+use super::detect::{self, Kinds};
+use super::error::PackError;
+use super::finding::Finding;
+use super::pack::{Check, Rule};
+use super::scan::SCANNED;
+
+/// The column of kinds that were found.
+const PERSONAL_DATA: &str = "personal_data";
+
+/// The column that says where they were found.
+const PERSONAL_DATA_IN: &str = "personal_data_in";
+
+/// Columns that people's words are in.
+const FREE_TEXT: [Field; 17] = [
+    Field::Subject,
+    Field::Object,
+    Field::Content,
+    Field::ContentBlocks,
+    Field::Input,
+    Field::Stdout,
+    Field::Stderr,
+    Field::Code,
+    Field::Error,
+    Field::Description,
+    Field::Conclusion,
+    Field::ThinkingContent,
+    Field::AgreedContent,
+    Field::Context,
+    Field::Plan,
+    Field::Steps,
+    Field::History,
+];
+
+/// Evidence that every finding has.
+const ALWAYS: [&str; 2] = [IdentityColumn::Type.name(), Field::Namespace.name()];
+
+/// The conditions of a scan, ready to be evaluated.
+pub(super) struct RowRules {
+    columns: Vec<String>,
+    /// The batch that conditions see: the columns, and the computed ones if any rule names them.
+    schema: SchemaRef,
+    computed: bool,
+    rules: Vec<RowRule>,
+}
+
+struct RowRule {
+    /// Its place among all rules of the scan.
+    rule: usize,
+    condition: Arc<dyn PhysicalExpr>,
+    evidence: Vec<(String, Arc<dyn PhysicalExpr>)>,
+}
+
+/// A rule's expressions before the columns of the pass are known.
+struct Parsed {
+    rule: usize,
+    condition: Expr,
+    evidence: Vec<Expr>,
+}
+
+impl RowRules {
+    /// Compiles the conditions among `rules`; `None` if there are none.
+    ///
+    /// # Errors
+    /// [`PackError::Rule`] with what the planner says, such as a column that isn't there.
+    pub(super) fn compile(context: &SessionContext, rules: &[Rule]) -> Result<Option<RowRules>, PackError> {
+        let everything = schema_of(None, true);
+        let visible = DFSchema::try_from(Arc::clone(&everything))?;
+        let mut parsed = Vec::new();
+        for (place, rule) in rules.iter().enumerate() {
+            if let Check::Where { condition, evidence } = &rule.check {
+                let one = parse(context, &visible, place, condition, evidence);
+                parsed.push(one.map_err(|error| PackError::rule(&rule.id, error.strip_backtrace()))?);
+            }
+        }
+        if parsed.is_empty() {
+            return Ok(None);
+        }
+        let named = columns_of(&parsed);
+        let computed = named.contains(PERSONAL_DATA) || named.contains(PERSONAL_DATA_IN);
+        let read = |name: &str| {
+            let text = FREE_TEXT.iter().any(|field| field.name() == name);
+            name == IdentityColumn::ContentAddress.name()
+                || ALWAYS.contains(&name)
+                || named.contains(name)
+                || computed && text
+        };
+        let columns: Vec<String> =
+            grains_schema().fields().iter().map(|field| field.name().clone()).filter(|name| read(name)).collect();
+        let schema = schema_of(Some(&columns), computed);
+        let seen = DFSchema::try_from(Arc::clone(&schema))?;
+        let compile = |parsed: Parsed| {
+            let rule = rules.get(parsed.rule).map_or("", |rule| rule.id.as_str());
+            RowRule::compile(context, &seen, parsed).map_err(|error| PackError::rule(rule, error.strip_backtrace()))
+        };
+        let compiled: Vec<RowRule> = parsed.into_iter().map(compile).collect::<Result<_, PackError>>()?;
+        for rule in &compiled {
+            check_names(rules, rule)?;
+        }
+        Ok(Some(RowRules { columns, schema, computed, rules: compiled }))
+    }
+
+    /// The scan that the conditions need.
+    pub(super) async fn source(&self, context: &SessionContext) -> Result<DataFrame> {
+        let names: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        context.table(SCANNED).await?.select_columns(&names)
+    }
+
+    /// Evaluates all conditions on one batch of the source.
+    pub(super) fn evaluate(&self, batch: RecordBatch, mut found: impl FnMut(Finding)) -> Result<()> {
+        let batch = self.with_computed(batch)?;
+        for rule in &self.rules {
+            let verdict = rule.condition.evaluate(&batch)?.into_array(batch.num_rows())?;
+            let broken = verdict.as_boolean();
+            // A condition that is NULL is not broken: the grain doesn't say.
+            if broken.true_count() == 0 {
+                continue;
+            }
+            rule.tell(&filter_record_batch(&batch, broken)?, &mut found)?;
+        }
+        Ok(())
+    }
+
+    fn with_computed(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        let mut columns = batch.columns().to_vec();
+        if self.computed {
+            columns.extend(personal_data(&batch));
+        }
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+}
+
+impl RowRule {
+    fn compile(context: &SessionContext, schema: &DFSchema, parsed: Parsed) -> Result<RowRule> {
+        let evidence = parsed.evidence.into_iter().map(|expression| {
+            let name = expression.schema_name().to_string();
+            Ok((name, physical(context, schema, expression.unalias())?))
+        });
+        Ok(RowRule {
+            rule: parsed.rule,
+            condition: physical(context, schema, parsed.condition)?,
+            evidence: evidence.collect::<Result<_>>()?,
+        })
+    }
+
+    fn tell(&self, batch: &RecordBatch, found: &mut impl FnMut(Finding)) -> Result<()> {
+        let addresses = batch.column_by_name(IdentityColumn::ContentAddress.name());
+        let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
+        let columns =
+            self.evidence.iter().map(|(_, expression)| expression.evaluate(batch)?.into_array(batch.num_rows()));
+        let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
+        let names: Vec<&str> = self.evidence.iter().map(|(name, _)| name.as_str()).collect();
+        for row in 0..batch.num_rows() {
+            let address = addresses.map(|addresses| addresses.value(row).to_owned());
+            found(Finding { rule: self.rule, address, evidence: evidence(&names, &columns, row)? });
+        }
+        Ok(())
+    }
+}
+
+/// The values of one row that aren't NULL, as text.
+pub(super) fn evidence(names: &[&str], columns: &[ArrayRef], row: usize) -> Result<Vec<(String, String)>> {
+    let options = FormatOptions::default();
+    let mut values = Vec::with_capacity(names.len());
+    for (name, column) in names.iter().zip(columns).filter(|(_, column)| column.is_valid(row)) {
+        values.push(((*name).to_owned(), ArrayFormatter::try_new(column, &options)?.value(row).to_string()));
+    }
+    Ok(values)
+}
+
+fn parse(
+    context: &SessionContext,
+    schema: &DFSchema,
+    rule: usize,
+    condition: &str,
+    evidence: &[String],
+) -> Result<Parsed> {
+    let named: BTreeSet<&str> = evidence.iter().map(String::as_str).collect();
+    let always = ALWAYS.iter().copied().filter(|name| !named.contains(name));
+    let evidence = always.chain(evidence.iter().map(String::as_str));
+    Ok(Parsed {
+        rule,
+        condition: context.parse_sql_expr(condition, schema)?,
+        evidence: evidence.map(|text| context.parse_sql_expr(text, schema)).collect::<Result<_>>()?,
+    })
+}
+
+fn columns_of(parsed: &[Parsed]) -> BTreeSet<String> {
+    let expressions = parsed.iter().flat_map(|one| std::iter::once(&one.condition).chain(&one.evidence));
+    expressions.flat_map(|expression| expression.column_refs()).map(|column| column.name.clone()).collect()
+}
+
+/// An expression that can be evaluated: types made to fit, and what doesn't depend on the row (`now()`) computed.
+fn physical(context: &SessionContext, schema: &DFSchema, expression: Expr) -> Result<Arc<dyn PhysicalExpr>> {
+    let state = context.state();
+    let simplify = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .with_config_options(Arc::clone(state.config_options()))
+        .with_query_execution_start_time(Some(chrono::Utc::now()))
+        .build();
+    let simplifier = ExprSimplifier::new(simplify);
+    let expression = simplifier.simplify(simplifier.coerce(expression, schema)?)?;
+    context.create_physical_expr(expression, schema)
+}
+
+/// A message can only speak of evidence.
+fn check_names(rules: &[Rule], compiled: &RowRule) -> Result<(), PackError> {
+    let Some(rule) = rules.get(compiled.rule) else { return Ok(()) };
+    let unknown = rule.message.names().find(|name| !compiled.evidence.iter().any(|(known, _)| known == name));
+    match unknown {
+        Some(name) => Err(PackError::rule(&rule.id, format!("`message` names {{{name}}}, which isn't in `evidence`"))),
+        None => Ok(()),
+    }
+}
+
+/// The columns of `grains`, all or those named, and the computed ones.
+fn schema_of(columns: Option<&[String]>, computed: bool) -> SchemaRef {
+    let all = grains_schema();
+    let fields = all.fields().iter().filter(|field| columns.is_none_or(|columns| columns.contains(field.name())));
+    let mut fields: Vec<ArrowField> = fields.map(|field| field.as_ref().clone()).collect();
+    if computed {
+        let kinds = DataType::List(Arc::new(ArrowField::new("element", DataType::Utf8, true)));
+        fields.push(ArrowField::new(PERSONAL_DATA, kinds, true));
+        fields.push(ArrowField::new(PERSONAL_DATA_IN, DataType::Utf8, true));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+/// The computed columns of `batch`: one pass over each text.
+fn personal_data(batch: &RecordBatch) -> [ArrayRef; 2] {
+    let fields = FREE_TEXT.iter().map(|field| field.name());
+    let columns: Vec<(&str, &ArrayRef)> = fields.filter_map(|name| Some((name, batch.column_by_name(name)?))).collect();
+    let mut kinds = ListBuilder::new(StringBuilder::new()).with_field(ArrowField::new("element", DataType::Utf8, true));
+    let mut places = StringBuilder::new();
+    for row in 0..batch.num_rows() {
+        let mut all = Kinds::default();
+        let mut place = String::new();
+        for (name, column) in &columns {
+            let found = kinds_of(column, row);
+            if !found.is_empty() {
+                found.iter().for_each(|kind| all.insert(kind));
+                place.push_str(if place.is_empty() { "" } else { ", " });
+                place.push_str(name);
+            }
+        }
+        all.iter().for_each(|kind| kinds.values().append_value(kind.name()));
+        kinds.append(!all.is_empty());
+        places.append_option((!place.is_empty()).then_some(place));
+    }
+    [Arc::new(kinds.finish()), Arc::new(places.finish())]
+}
+
+/// What is in one cell: a text, or a list of them.
+fn kinds_of(column: &ArrayRef, row: usize) -> Kinds {
+    if column.is_null(row) {
+        return Kinds::default();
+    }
+    if let Some(texts) = column.as_string_opt::<i32>() {
+        return detect::kinds(texts.value(row));
+    }
+    let mut all = Kinds::default();
+    let items = column.as_list_opt::<i32>().map(|lists| lists.value(row));
+    let items = items.as_ref().and_then(|items| items.as_string_opt::<i32>());
+    items.into_iter().flatten().flatten().for_each(|text| detect::kinds(text).iter().for_each(|kind| all.insert(kind)));
+    all
+}

@@ -1,0 +1,423 @@
+//! A scan: all rules of the chosen packs over a lake, or over what is new in it.
+//!
+//! Three passes, one after another, each on all cores: conditions on grains (one pass for all rules), policies on message
+//! views (one pass for all rules), queries (one each). Findings go to the caller as they are made, through a channel of
+//! bounded length; memory doesn't grow with the lake or with the findings.
+//!
+//! **Incremental scans** look at the segments that a version added since another. Conditions and policies see only their
+//! rows; queries see them as the table `scanned`, beside the whole lake. Which version was scanned last, and with which
+//! rules, is in the audit log.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::prelude::{DataFrame, SessionContext};
+use futures::StreamExt;
+use gristmill_engine::lake::Lake;
+use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use serde::Serialize;
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::task::JoinSet;
+
+use super::error::{PackError, Result};
+use super::finding::{Finding, RuleCount};
+use super::pack::{Check, Pack, Rule};
+use super::policy::{Policies, Verdict};
+use super::rows::{self, RowRules};
+use crate::sql::{DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context};
+
+/// The table of the grains that a scan is to look at; a view of `grains` if it is to look at all.
+pub(super) const SCANNED: &str = "scanned";
+
+/// The action's name in the audit log.
+const ACTION: &str = "scan";
+
+/// Batches of findings that may wait for the caller.
+const WAITING: usize = 16;
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Since {
+    /// Everything.
+    #[default]
+    Beginning,
+    /// What was added after this version of `grains`.
+    Version(u64),
+    /// What was added after the last scan with the same rules; everything if there was none.
+    Last,
+}
+
+/// What a user can choose.
+#[derive(Debug, Clone, Default)]
+pub struct ScanOptions {
+    /// Threads and memory.
+    pub sql: SqlOptions,
+    /// What is looked at.
+    pub since: Since,
+}
+
+/// What a scan looks at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Scope {
+    /// The lake.
+    pub lake: String,
+    /// The version of `grains`.
+    pub version: u64,
+    /// Only what was added after this version.
+    pub since: Option<u64>,
+    /// Segments.
+    pub segments: usize,
+    /// Grains.
+    pub grains: u64,
+}
+
+/// What a scan did.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// What it looked at.
+    #[serde(flatten)]
+    pub scope: Scope,
+    /// The packs, with version and digest.
+    pub packs: BTreeMap<String, String>,
+    /// Message views that policies saw.
+    pub views: u64,
+    /// Findings in all.
+    pub findings: u64,
+    /// Findings by severity.
+    pub findings_by_severity: BTreeMap<&'static str, u64>,
+    /// Views on which a policy failed.
+    pub failures: u64,
+    /// What each rule did, by its id.
+    pub rules: BTreeMap<String, RuleCount>,
+    /// Wall-clock time.
+    pub seconds: f64,
+    /// Grains in a second.
+    pub grains_per_second: f64,
+}
+
+/// A scan, compiled and ready to run.
+pub struct Scan {
+    context: SessionContext,
+    packs: Vec<Pack>,
+    rules: Vec<Rule>,
+    rows: Option<Arc<RowRules>>,
+    policies: Option<Arc<Policies>>,
+    queries: Vec<Query>,
+    scope: Scope,
+}
+
+/// A rule's query, planned.
+struct Query {
+    rule: usize,
+    frame: DataFrame,
+}
+
+/// What a pass tells of one batch.
+#[derive(Default)]
+struct Report {
+    findings: Vec<Finding>,
+    failures: Vec<(usize, String)>,
+    views: u64,
+}
+
+impl Scan {
+    /// Compiles `packs` for `lake`.
+    ///
+    /// # Errors
+    /// [`PackError::Rule`] for a rule that doesn't fit the lake's tables, [`PackError::Engine`] if the lake can't be read
+    /// or a version isn't in its log any more.
+    pub async fn prepare(lake: &Lake, packs: Vec<Pack>, options: &ScanOptions) -> Result<Scan> {
+        let context = lake_context(lake, &options.sql).await?;
+        let (since, old) = old_files(lake, &context, &packs, options.since).await?;
+        let store = ObjectStoreUrl::parse(LAKE_STORE)?;
+        let table = LakeTable::new(lake.grains.clone(), grains_schema(), store)?.limited_to(|name| !old.contains(name));
+        let scope = Scope {
+            lake: lake.location().name(),
+            version: lake.grains.version(),
+            since,
+            segments: table.files(),
+            grains: table.rows(),
+        };
+        context.register_table(SCANNED, Arc::new(table))?;
+        Scan::over(context, packs, scope).await
+    }
+
+    /// Compiles `packs` for the tables of `context`, `scanned` among them.
+    pub(super) async fn over(context: SessionContext, packs: Vec<Pack>, scope: Scope) -> Result<Scan> {
+        let rules: Vec<Rule> = packs.iter().flat_map(|pack| pack.rules.iter().cloned()).collect();
+        let rows = RowRules::compile(&context, &rules)?.map(Arc::new);
+        let policies = Policies::compile(&rules)?.map(Arc::new);
+        let mut queries = Vec::new();
+        for (place, rule) in rules.iter().enumerate() {
+            if let Check::Sql(text) = &rule.check {
+                let frame = plan(&context, rule, text).await?;
+                queries.push(Query { rule: place, frame });
+            }
+        }
+        Ok(Scan { context, packs, rules, rows, policies, queries, scope })
+    }
+
+    /// The packs.
+    pub fn packs(&self) -> &[Pack] {
+        &self.packs
+    }
+
+    /// All rules, in the order of the packs. [`Finding::rule`] is a place in it.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// What the scan looks at.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Runs all rules; `take` is told of every finding, in no order. If it fails, the scan stops.
+    ///
+    /// # Errors
+    /// What `take` says; [`PackError::Query`] if a page can't be read or a query fails.
+    pub async fn run(&self, mut take: impl FnMut(&Rule, &Finding) -> Result<()>) -> Result<Summary> {
+        let began = Instant::now();
+        let mut counts = vec![RuleCount::default(); self.rules.len()];
+        let mut views = 0;
+        let (sender, mut receiver) = channel::<Report>(WAITING);
+        let collect = async {
+            while let Some(report) = receiver.recv().await {
+                views += report.views;
+                count(&report, &mut counts);
+                for finding in &report.findings {
+                    if let Some(rule) = self.rules.get(finding.rule) {
+                        take(rule, finding)?;
+                    }
+                }
+            }
+            Ok(())
+        };
+        futures::future::try_join(self.passes(sender), collect).await?;
+        Ok(self.summary(counts, views, began.elapsed().as_secs_f64()))
+    }
+
+    async fn passes(&self, sender: Sender<Report>) -> Result<()> {
+        if let Some(rules) = &self.rows {
+            let plan = rules.source(&self.context).await?.create_physical_plan().await?;
+            let mut tasks = JoinSet::new();
+            for partition in 0..plan.output_partitioning().partition_count() {
+                let (plan, rules) = (Arc::clone(&plan), Arc::clone(rules));
+                tasks.spawn(check_rows(plan, self.context.clone(), partition, rules, sender.clone()));
+            }
+            finish(tasks).await?;
+        }
+        if let Some(policies) = &self.policies {
+            let plan = policies.source(&self.context).await?.create_physical_plan().await?;
+            let mut tasks = JoinSet::new();
+            for partition in 0..plan.output_partitioning().partition_count() {
+                let (plan, policies) = (Arc::clone(&plan), Arc::clone(policies));
+                tasks.spawn(check_views(plan, self.context.clone(), partition, policies, sender.clone()));
+            }
+            finish(tasks).await?;
+        }
+        for query in &self.queries {
+            run_query(query, &sender).await?;
+        }
+        Ok(())
+    }
+
+    fn summary(&self, counts: Vec<RuleCount>, views: u64, seconds: f64) -> Summary {
+        let mut by_severity = BTreeMap::new();
+        for (rule, count) in self.rules.iter().zip(&counts).filter(|(_, count)| count.findings > 0) {
+            *by_severity.entry(rule.severity.name()).or_default() += count.findings;
+        }
+        Summary {
+            scope: self.scope.clone(),
+            packs: self.stamps(),
+            views,
+            findings: counts.iter().map(|count| count.findings).sum(),
+            findings_by_severity: by_severity,
+            failures: counts.iter().map(|count| count.failures).sum(),
+            rules: self.rules.iter().map(|rule| rule.id.clone()).zip(counts).collect(),
+            seconds,
+            grains_per_second: if seconds > 0.0 { self.scope.grains as f64 / seconds } else { 0.0 },
+        }
+    }
+
+    fn stamps(&self) -> BTreeMap<String, String> {
+        self.packs.iter().map(|pack| (pack.id.clone(), pack.stamp())).collect()
+    }
+
+    /// Enters the scan into the audit log, from which the next one knows what is new.
+    ///
+    /// # Errors
+    /// [`PackError::Engine`].
+    pub async fn record(&self, lake: &mut Lake, summary: &Summary) -> Result<()> {
+        let details = serde_json::json!({
+            "version": summary.scope.version,
+            "since": summary.scope.since,
+            "packs": summary.packs,
+            "grains": summary.scope.grains,
+            "findings": summary.findings,
+            "failures": summary.failures,
+        });
+        Ok(lake.record(ACTION, details).await?)
+    }
+}
+
+fn count(report: &Report, counts: &mut [RuleCount]) {
+    for finding in &report.findings {
+        if let Some(count) = counts.get_mut(finding.rule) {
+            count.findings += 1;
+        }
+    }
+    for (rule, message) in &report.failures {
+        if let Some(count) = counts.get_mut(*rule) {
+            count.failures += 1;
+            count.first_failure.get_or_insert_with(|| message.clone());
+        }
+    }
+}
+
+/// Waits for all tasks; the first failure ends the others.
+async fn finish(mut tasks: JoinSet<Result<()>>) -> Result<()> {
+    while let Some(task) = tasks.join_next().await {
+        task.map_err(|error| DataFusionError::External(Box::new(error)))??;
+    }
+    Ok(())
+}
+
+async fn check_rows(
+    plan: Arc<dyn ExecutionPlan>,
+    context: SessionContext,
+    partition: usize,
+    rules: Arc<RowRules>,
+    sender: Sender<Report>,
+) -> Result<()> {
+    let mut batches = plan.execute(partition, context.task_ctx())?;
+    while let Some(batch) = batches.next().await {
+        let mut report = Report::default();
+        rules.evaluate(batch?, |finding| report.findings.push(finding))?;
+        if !send(&sender, report).await {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn check_views(
+    plan: Arc<dyn ExecutionPlan>,
+    context: SessionContext,
+    partition: usize,
+    policies: Arc<Policies>,
+    sender: Sender<Report>,
+) -> Result<()> {
+    let mut machines = policies.machines();
+    let mut batches = plan.execute(partition, context.task_ctx())?;
+    while let Some(batch) = batches.next().await {
+        let mut report = Report::default();
+        report.views = machines.evaluate(&batch?, |verdict| match verdict {
+            Verdict::Finding(finding) => report.findings.push(finding),
+            Verdict::Failure(rule, message) => report.failures.push((rule, message)),
+        });
+        if !send(&sender, report).await {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn run_query(query: &Query, sender: &Sender<Report>) -> Result<()> {
+    let mut batches = query.frame.clone().execute_stream().await?;
+    while let Some(batch) = batches.next().await {
+        if !send(sender, Report { findings: findings(query.rule, &batch?)?, ..Report::default() }).await {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// False if nobody listens any more.
+async fn send(sender: &Sender<Report>, report: Report) -> bool {
+    let empty = report.findings.is_empty() && report.failures.is_empty() && report.views == 0;
+    empty || sender.send(report).await.is_ok()
+}
+
+/// Rows of a query: the address, then evidence.
+fn findings(rule: usize, batch: &RecordBatch) -> Result<Vec<Finding>> {
+    let schema = batch.schema();
+    let names: Vec<&str> = schema.fields().iter().skip(1).map(|field| field.name().as_str()).collect();
+    let columns: &[ArrayRef] = batch.columns().get(1..).unwrap_or_default();
+    let Some(first) = batch.columns().first() else { return Ok(Vec::new()) };
+    let addresses = cast(first, &DataType::Utf8).map_err(DataFusionError::from)?;
+    let addresses = addresses.as_string::<i32>();
+    let finding = |row| {
+        let address = addresses.is_valid(row).then(|| addresses.value(row).to_owned());
+        Ok(Finding { rule, address, evidence: rows::evidence(&names, columns, row)? })
+    };
+    (0..batch.num_rows()).map(finding).collect()
+}
+
+/// Plans a rule's query: it may only read, and says first which grain a finding is about.
+async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
+    let fault = |problem: String| PackError::rule(&rule.id, problem);
+    let reading = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    let frame = context.sql_with_options(text, reading).await.map_err(|error| fault(error.strip_backtrace()))?;
+    let names: Vec<&str> = frame.schema().fields().iter().map(|field| field.name().as_str()).collect();
+    let address = IdentityColumn::ContentAddress.name();
+    if names.first() != Some(&address) {
+        return Err(fault(format!(
+            "the query's first column must be `{address}`, is `{}`",
+            names.first().unwrap_or(&"")
+        )));
+    }
+    match rule.message.names().find(|name| !names.contains(name)) {
+        Some(name) => Err(fault(format!("`message` names {{{name}}}, which is no column of the query"))),
+        None => Ok(frame),
+    }
+}
+
+/// The version from which on the scan looks, and the files that were there then.
+async fn old_files(
+    lake: &Lake,
+    context: &SessionContext,
+    packs: &[Pack],
+    since: Since,
+) -> Result<(Option<u64>, HashSet<String>)> {
+    let version = match since {
+        Since::Beginning => None,
+        Since::Version(version) => Some(version),
+        Since::Last => last_scan(context, packs).await?,
+    };
+    let Some(version) = version else { return Ok((None, HashSet::new())) };
+    let names = |files: Vec<gristmill_engine::lake::DataFile>| files.into_iter().map(|file| file.name).collect();
+    match lake.grains.at_version(version).await.and_then(|table| table.files()) {
+        Ok(files) => Ok((Some(version), names(files))),
+        // The log was cleaned, as an erasure does: what was scanned can't be told any more, so everything is looked at.
+        Err(error) if since == Since::Last => {
+            tracing::warn!(version, %error, "the version of the last scan is gone from the log: everything is scanned");
+            Ok((None, HashSet::new()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The version that was scanned last with the very rules of `packs`.
+async fn last_scan(context: &SessionContext, packs: &[Pack]) -> Result<Option<u64>> {
+    let query = format!("SELECT details FROM audit WHERE action = '{ACTION}' ORDER BY sequence DESC");
+    let batches = context.sql(&query).await?.collect().await?;
+    for batch in batches {
+        let details = cast(batch.column(0), &DataType::Utf8).map_err(DataFusionError::from)?;
+        for text in details.as_string::<i32>().iter().flatten() {
+            let Ok(entry) = serde_json::from_str::<serde_json::Value>(text) else { continue };
+            let same = |pack: &Pack| entry["packs"][&pack.id] == pack.stamp();
+            if let (true, Some(version)) = (packs.iter().all(same), entry["version"].as_u64()) {
+                return Ok(Some(version));
+            }
+        }
+    }
+    Ok(None)
+}

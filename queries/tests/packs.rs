@@ -1,0 +1,105 @@
+//! The shipped packs do on their examples what the examples say, through the code of `gristmill scan --test PACK`.
+
+use gristmill_queries::packs::{NAMES, Pack, run_examples, shipped};
+
+#[tokio::test]
+async fn every_rule_of_every_shipped_pack_passes_and_fails_where_its_examples_say() {
+    let mut wrong = Vec::new();
+    for name in NAMES {
+        let pack = shipped(name).unwrap_or_else(|error| panic!("{error}"));
+        let results = run_examples(&pack).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(results.len() >= 2 * pack.rules.len(), "{name}: a rule without examples was let through");
+        wrong.extend(results.into_iter().filter(|result| !result.is_right()));
+    }
+    let told: Vec<String> = wrong
+        .iter()
+        .map(|one| {
+            format!(
+                "{} [[test]] {}: {} findings, not {}: {:?}",
+                one.rule, one.example, one.found, one.expected, one.messages
+            )
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", told.join("\n"));
+}
+
+const OWN: &str = r#"
+    id = "own"
+    title = "Own rules"
+    version = "1"
+    regulation = "House rules"
+    [[rule]]
+    id = "one"
+    title = "One"
+    severity = "note"
+    norm = "1"
+    CHECK
+    message = "MESSAGE"
+    [[test]]
+    rule = "one"
+    expect = "fail"
+    grains = '[{"type": "event", "content": "cats"}]'
+    [[test]]
+    rule = "one"
+    expect = "pass"
+    grains = '[{"type": "event", "content": "dogs"}]'
+"#;
+
+fn own(check: &str, message: &str) -> Pack {
+    Pack::parse("own.toml", &OWN.replace("CHECK", check).replace("MESSAGE", message)).expect("a well-formed pack")
+}
+
+async fn problem(check: &str, message: &str) -> String {
+    run_examples(&own(check, message)).await.expect_err("a rule that doesn't fit").to_string()
+}
+
+#[tokio::test]
+async fn a_users_own_rules_run_whatever_their_kind() {
+    let checks = [
+        r#"where = "content LIKE '%cats%'""#,
+        r#"sql = "SELECT content_address FROM scanned WHERE content LIKE '%cats%'""#,
+        r#"rego = "package own\nimport rego.v1\ndeny contains \"cats\" if contains(input.content, \"cats\")""#,
+    ];
+    for check in checks {
+        let results = run_examples(&own(check, "found")).await.unwrap_or_else(|error| panic!("{check}: {error}"));
+        assert!(results.iter().all(|result| result.is_right()), "{check}: {results:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_that_does_not_do_what_its_examples_say_is_told() {
+    let results = run_examples(&own(r#"where = "content IS NULL""#, "found")).await.expect("a rule that fits");
+    let right: Vec<bool> = results.iter().map(|result| result.is_right()).collect();
+    assert_eq!(right, [false, true]);
+}
+
+#[tokio::test]
+async fn an_unknown_column_or_table_is_named() {
+    assert!(problem(r#"where = "contents LIKE 'x'""#, "found").await.contains("contents"));
+    assert!(problem(r#"sql = "SELECT content_address FROM grain""#, "found").await.contains("grain"));
+    let policy = r#"rego = "package own\nimport rego.v1\nallow if true""#;
+    assert!(problem(policy, "found").await.contains("violation"));
+}
+
+#[tokio::test]
+async fn a_rule_only_reads_and_says_which_grain_it_means() {
+    assert!(problem(r#"sql = "DROP VIEW beliefs""#, "found").await.contains("DDL"));
+    assert!(problem(r#"sql = "SELECT type FROM grains""#, "found").await.contains("content_address"));
+}
+
+#[tokio::test]
+async fn a_message_only_speaks_of_evidence() {
+    assert!(problem(r#"where = "content IS NULL""#, "about {subject}").await.contains("subject"));
+    assert!(problem(r#"sql = "SELECT content_address FROM grains""#, "about {subject}").await.contains("subject"));
+}
+
+#[tokio::test]
+async fn an_example_that_is_no_grain_is_told_with_its_number() {
+    let text = OWN
+        .replace("CHECK", "where = \"true\"")
+        .replace("MESSAGE", "found")
+        .replace("\"content\": \"dogs\"", "\"content\": \"\"");
+    let pack = Pack::parse("own.toml", &text).expect("a well-formed pack");
+    let problem = run_examples(&pack).await.expect_err("no grain").to_string();
+    assert!(problem.contains("own/one") && problem.contains("[[test]] 2") && problem.contains("grain 1"), "{problem}");
+}

@@ -1,0 +1,169 @@
+//! Scans of a lake: what they find, what an incremental scan looks at, and that all forms of report tell the same.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use gristmill_connectors::source::discover;
+use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
+use gristmill_engine::lake::Lake;
+use gristmill_queries::packs::report::{Form, Reporter};
+use gristmill_queries::packs::{NAMES, Scan, ScanOptions, Since, Summary, shipped};
+use gristmill_queries::sql::SqlOptions;
+use gristmill_schemas::container::{FRAME_END, write_frame};
+use gristmill_schemas::grain::{EncodeOptions, encode_json};
+use gristmill_schemas::json::Json;
+
+/// Takes grains in as one source.
+async fn add(lake: &mut Lake, folder: &Path, name: &str, grains: &[&str]) {
+    let mut frames = Vec::new();
+    for grain in grains {
+        let json = Json::parse(grain.as_bytes()).unwrap();
+        write_frame(&encode_json(&json, EncodeOptions::default()).unwrap().blob, &mut frames).unwrap();
+    }
+    frames.extend(FRAME_END);
+    let path = folder.join(name);
+    std::fs::write(&path, frames).unwrap();
+    let sources = discover(&[path.display().to_string()]).await.unwrap();
+    let report = ingest(lake, sources, &IngestOptions::default(), Arc::new(IngestProgress::default())).await.unwrap();
+    assert_eq!(report.rejected, 0, "{:?}", report.rejects_by_code);
+}
+
+const FIRST: [&str; 3] = [
+    r#"{"type": "event", "role": "user", "content": "write to ada@example.com <script>alert(1)</script>",
+        "namespace": "a<b>", "created_at": 1735689600000}"#,
+    r#"{"type": "action", "action_phase": "call", "tool_name": "mail", "input": {"to": "ada@example.com"},
+        "session_id": "s", "created_at": 1735689600001}"#,
+    r#"{"type": "event", "role": "user", "content": "nice weather", "created_at": 1735689600002}"#,
+];
+
+const SECOND: [&str; 1] =
+    [r#"{"type": "event", "role": "user", "content": "my card is 4111 1111 1111 1111", "created_at": 1735689600003}"#];
+
+async fn lake(folder: &Path) -> Lake {
+    let mut lake = Lake::open_or_create(&folder.join("lake").display().to_string()).await.unwrap();
+    add(&mut lake, folder, "first.frames", &FIRST).await;
+    lake
+}
+
+async fn prepare(lake: &Lake, packs: &[&str], since: Since) -> Scan {
+    let packs = packs.iter().map(|name| shipped(name).unwrap()).collect();
+    let options = ScanOptions { sql: SqlOptions { threads: 2, ..SqlOptions::default() }, since };
+    Scan::prepare(lake, packs, &options).await.unwrap()
+}
+
+/// How many findings each rule has.
+async fn findings(scan: &Scan) -> (BTreeMap<String, u64>, Summary) {
+    let mut counts = BTreeMap::new();
+    let take = |rule: &gristmill_queries::packs::Rule, _: &gristmill_queries::packs::Finding| {
+        *counts.entry(rule.id.clone()).or_default() += 1;
+        Ok(())
+    };
+    let summary = scan.run(take).await.unwrap();
+    (counts, summary)
+}
+
+#[tokio::test]
+async fn a_scan_finds_what_breaks_rules_of_each_kind_and_counts_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = lake(folder.path()).await;
+    let (counts, summary) = findings(&prepare(&lake, &["gdpr", "integrity"], Since::Beginning).await).await;
+    let expected = [("gdpr/tool-minimisation", 1), ("gdpr/unclassified-personal-data", 2)];
+    assert_eq!(counts, expected.map(|(rule, count)| (rule.to_owned(), count)).into());
+    assert_eq!((summary.findings, summary.scope.grains, summary.views, summary.failures), (3, 3, 3, 0));
+    let told: u64 = summary.rules.values().map(|count| count.findings).sum();
+    assert_eq!(told, summary.findings);
+}
+
+#[tokio::test]
+async fn an_incremental_scan_looks_at_what_came_after_the_last_one_with_the_same_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lake = lake(folder.path()).await;
+    let scan = prepare(&lake, &["gdpr"], Since::Last).await;
+    assert_eq!(scan.scope().since, None, "there was no scan before");
+    let (_, summary) = findings(&scan).await;
+    scan.record(&mut lake, &summary).await.unwrap();
+    add(&mut lake, folder.path(), "second.frames", &SECOND).await;
+
+    let scan = prepare(&lake, &["gdpr"], Since::Last).await;
+    assert_eq!(scan.scope().since, Some(summary.scope.version));
+    let (counts, second) = findings(&scan).await;
+    assert_eq!(counts, BTreeMap::from([("gdpr/unclassified-personal-data".to_owned(), 1)]));
+    assert_eq!(second.scope.grains, 1);
+
+    let other_rules = prepare(&lake, &["gdpr", "ccpa"], Since::Last).await;
+    assert_eq!(other_rules.scope().grains, 4, "the last scan didn't have these rules");
+    scan.record(&mut lake, &second).await.unwrap();
+    assert_eq!(prepare(&lake, &["gdpr"], Since::Last).await.scope().grains, 0, "nothing is new");
+}
+
+#[tokio::test]
+async fn a_version_that_is_not_in_the_log_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = lake(folder.path()).await;
+    let options = ScanOptions { since: Since::Version(999), ..ScanOptions::default() };
+    assert!(Scan::prepare(&lake, vec![shipped("sox").unwrap()], &options).await.is_err());
+}
+
+async fn report(scan: &Scan, form: Form) -> (String, Summary) {
+    let mut out = Vec::new();
+    let mut reporter = Reporter::begin(&mut out, form, scan).unwrap();
+    let summary = scan.run(|rule, finding| reporter.finding(rule, finding)).await.unwrap();
+    reporter.finish(scan, &summary).unwrap();
+    (String::from_utf8(out).unwrap(), summary)
+}
+
+#[tokio::test]
+async fn all_forms_of_report_tell_the_same_findings() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = lake(folder.path()).await;
+    let scan = prepare(&lake, NAMES, Since::Beginning).await;
+
+    let (lines, summary) = report(&scan, Form::Jsonl).await;
+    let mut told: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(told.len() as u64, summary.findings);
+    assert!(told.iter().all(|one| one["message"].as_str().is_some_and(|message| !message.contains("ada@"))));
+
+    let (text, _) = report(&scan, Form::Json).await;
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut listed = json["findings"].as_array().unwrap().clone();
+    for findings in [&mut told, &mut listed] {
+        findings.sort_by_key(ToString::to_string);
+    }
+    assert_eq!(listed, told);
+    assert_eq!(json["summary"]["findings"], summary.findings);
+
+    let (text, _) = report(&scan, Form::Sarif).await;
+    let sarif: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let (run, rules) = (&sarif["runs"][0], sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap());
+    assert_eq!(sarif["version"], "2.1.0");
+    assert_eq!(run["results"].as_array().unwrap().len(), told.len());
+    for result in run["results"].as_array().unwrap() {
+        let rule = &rules[result["ruleIndex"].as_u64().unwrap() as usize];
+        assert_eq!((&rule["id"], &rule["defaultConfiguration"]["level"]), (&result["ruleId"], &result["level"]));
+        assert!(result["message"]["text"].is_string() && result["locations"][0]["physicalLocation"].is_object());
+    }
+}
+
+#[tokio::test]
+async fn the_page_needs_nothing_beside_itself_and_escapes_what_grains_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = lake(folder.path()).await;
+    let (page, _) = report(&prepare(&lake, NAMES, Since::Beginning).await, Form::Html).await;
+    for foreign in ["<script", "src=", "href=\"http", "@import", "url("] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    assert!(page.contains("a&lt;b&gt;"), "the namespace is told, escaped");
+    assert!(page.contains("Personal data in free text is classified"));
+    assert!(!page.contains("ada@example.com"), "values stay out of reports");
+}
+
+#[tokio::test]
+async fn the_page_of_a_clean_lake_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lake = Lake::open_or_create(&folder.path().join("lake").display().to_string()).await.unwrap();
+    add(&mut lake, folder.path(), "clean.frames", &FIRST[2..]).await;
+    let (page, summary) = report(&prepare(&lake, NAMES, Since::Beginning).await, Form::Html).await;
+    assert_eq!(summary.findings, 0, "{:?}", summary.rules);
+    assert!(page.contains("No findings"));
+}
