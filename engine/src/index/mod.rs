@@ -3,6 +3,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | [`hexastore`] | which rows state this subject, relation, object? |
+//! | [`fulltext`] | which grains of the lake have these words, and how well do they fit? |
 //! | `builder` | how do a segment's rows become its sidecars, while it is written or later? |
 //! | `sidecars` | which sidecars of the lake are open, and what if one can't be opened? |
 //! | `reindex` | how is a sidecar that is missing or damaged made again? |
@@ -10,6 +11,7 @@
 //! A sidecar that is missing or damaged makes a query slower, never wrong: whoever asks gets nothing and reads the segment.
 
 mod builder;
+pub mod fulltext;
 pub mod hexastore;
 mod reindex;
 mod sidecars;

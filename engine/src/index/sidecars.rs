@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gristmill_connectors::source::SourceBytes;
 use tokio::sync::OnceCell;
 
+use super::fulltext::{FULLTEXT_FILE, SegmentText};
 use super::hexastore::{HEXASTORE_FILE, Hexastore};
 use crate::lake::{LakeLocation, Segment};
 use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
@@ -54,6 +55,19 @@ impl Sidecar for Hexastore {
     }
 }
 
+impl Sidecar for SegmentText {
+    const FILE: &'static str = FULLTEXT_FILE;
+    const NAME: &'static str = "full-text index";
+
+    fn check(bytes: SourceBytes) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        Ok(SegmentText::open(bytes)?)
+    }
+
+    fn segment_rows(&self) -> u64 {
+        self.rows()
+    }
+}
+
 /// Opens the sidecar of `segment`. Reads every byte of it once.
 ///
 /// # Errors
@@ -82,6 +96,7 @@ pub struct Sidecars {
 struct Shelf {
     addresses: OnceCell<Option<Arc<AddressIndex>>>,
     hexastore: OnceCell<Option<Arc<Hexastore>>>,
+    text: OnceCell<Option<Arc<SegmentText>>>,
 }
 
 impl Sidecars {
@@ -95,6 +110,12 @@ impl Sidecars {
     pub async fn hexastore(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<Hexastore>> {
         let shelf = self.shelf(&segment.id);
         shelf.hexastore.get_or_init(|| open(location, segment)).await.clone()
+    }
+
+    /// The full-text index of `segment`; `None`, with a warning the first time, if there is none that can be used.
+    pub async fn text(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<SegmentText>> {
+        let shelf = self.shelf(&segment.id);
+        shelf.text.get_or_init(|| open(location, segment)).await.clone()
     }
 
     /// Closes the sidecars of `segment`: they were made again, or the segment is gone.
