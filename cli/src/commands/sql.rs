@@ -39,6 +39,7 @@ pub async fn session(context: &Context) -> Result<SessionContext, Failure> {
     let options = SqlOptions {
         threads: context.threads(),
         memory: context.common.memory.map(|memory| memory.0 as usize),
+        embedder: context.embedder()?,
         ..SqlOptions::default()
     };
     match Lake::open(context.lake()).await {

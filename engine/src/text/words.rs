@@ -22,14 +22,15 @@ pub fn words(text: &str) -> impl Iterator<Item = String> {
 /// The words of `text` as they are written, in order, each with where it begins.
 pub fn split(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let words = text.unicode_word_indices();
-    words.flat_map(|(start, word)| {
-        word.split('_').scan(start, |next, part| {
-            let own = *next;
-            *next += part.len() + 1;
-            Some((own, part))
+    words
+        .flat_map(|(start, word)| {
+            word.split('_').scan(start, |next, part| {
+                let own = *next;
+                *next += part.len() + 1;
+                Some((own, part))
+            })
         })
-    })
-    .filter(|(_, part)| !part.is_empty())
+        .filter(|(_, part)| !part.is_empty())
 }
 
 /// Appends `word` in the form in which words are compared.

@@ -67,8 +67,7 @@ fn read_only() -> io::Error {
 
 impl Directory for PackedDirectory {
     fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
-        let (bytes, range) =
-            self.files.get(path).ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))?;
+        let (bytes, range) = self.files.get(path).ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))?;
         Ok(Arc::new(FileSlice::new(Arc::new(OwnedBytes::new(bytes.clone()).slice(range.clone())))))
     }
 

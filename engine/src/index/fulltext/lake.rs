@@ -243,4 +243,3 @@ fn phrase_query(phrase: &Phrase) -> Box<dyn Query> {
 fn empty_meta() -> Value {
     serde_json::json!({ "segments": [], "schema": super::schema(), "opstamp": 0 })
 }
-
