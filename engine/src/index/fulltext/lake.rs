@@ -213,7 +213,10 @@ fn compile(terms: &SearchTerms) -> Option<BooleanQuery> {
     if clauses.is_empty() {
         return None;
     }
-    if let Some(unwanted) = any_of(&terms.unwanted) {
+    // tantivy asks what is excluded about documents before those that it stands at, which its phrases don't expect. Its unions
+    // do, and a phrase taken twice is one.
+    let unwanted: Vec<Phrase> = terms.unwanted.iter().flat_map(|phrase| [phrase.clone(), phrase.clone()]).collect();
+    if let Some(unwanted) = any_of(&unwanted) {
         clauses.push((Occur::MustNot, unwanted));
     }
     Some(BooleanQuery::new(clauses))

@@ -82,7 +82,7 @@ fn found(lake: &LakeText, query: &TextQuery, segments: usize, segment: usize) ->
 fn texts() -> impl Strategy<Value = Vec<String>> {
     let word =
         prop::sample::select(vec!["tea", "Teapot", "teal", "milk", "東京", "don't", "dark_mode", "été", "eta", "ta"]);
-    prop::collection::vec(prop::collection::vec(word, 0..9).prop_map(|words| words.join(" ")), 1..60)
+    prop::collection::vec(prop::collection::vec(word, 0..9).prop_map(|words| format!("! {}", words.join(" "))), 1..60)
 }
 
 const QUERIES: [&str; 12] = [
