@@ -54,7 +54,6 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Search(arguments) => search::run(&context, arguments).await,
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
-        _ => Err(Failure::usage("later")),
     }
 }
 

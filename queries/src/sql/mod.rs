@@ -70,8 +70,8 @@ pub use datafusion::error::DataFusionError;
 pub use datafusion::prelude::SessionContext;
 pub use lake_table::LakeTable;
 pub use script::{completions, execute, statements};
-pub use selection::select_grains;
 pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};
+pub use selection::select_grains;
 
 /// What a user can choose.
 #[derive(Debug, Clone, Default)]
