@@ -44,6 +44,9 @@ pub struct Common {
     /// Threads to work on [default: one per core]
     #[arg(long, global = true, env = "GRISTMILL_THREADS", value_name = "N")]
     pub threads: Option<usize>,
+    /// What makes vectors of texts: static:FOLDER, or command:PROGRAM ARGUMENTS
+    #[arg(long, global = true, env = "GRISTMILL_EMBEDDER", value_name = "SPEC")]
+    pub embedder: Option<String>,
     /// Memory to use, roughly, such as 512M or 2G [default: 1G]
     #[arg(long, global = true, env = "GRISTMILL_MEMORY", value_name = "SIZE")]
     pub memory: Option<Size>,
@@ -124,6 +127,8 @@ pub enum Command {
     Sql(Sql),
     /// Run compliance packs over the lake and report what breaks their rules
     Scan(Scan),
+    /// Find the grains that fit a text best
+    Search(Search),
     /// Write grains out of the lake
     Export(Export),
     /// Turn transcripts, messages and grains into each other, without a lake
@@ -358,6 +363,32 @@ pub enum FailOn {
 }
 
 #[derive(Debug, Args)]
+pub struct Search {
+    #[command(flatten)]
+    pub results: Results,
+    /// What to look for: words, "a phrase", begin*, near~, this OR that, -unwanted
+    #[arg(required = true, value_name = "TEXT", allow_hyphen_values = true)]
+    pub text: Vec<String>,
+    /// How many grains to show
+    #[arg(long, short = 'n', default_value_t = 10, value_name = "N")]
+    pub limit: usize,
+    /// How to search [default: hybrid with an embedder, text without]
+    #[arg(long, value_enum)]
+    pub mode: Option<SearchMode>,
+}
+
+/// How a text is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SearchMode {
+    /// By its words
+    Text,
+    /// By its meaning, as the embedder sees it
+    Vector,
+    /// By both
+    Hybrid,
+}
+
+#[derive(Debug, Args)]
 pub struct Export {
     /// The file to write (several, numbered, if one would be too large for its format); `-` for standard output
     pub out: PathBuf,
@@ -481,6 +512,12 @@ pub struct Reindex {
     /// Make those again too that are whole
     #[arg(long)]
     pub all: bool,
+    /// Index the vectors of these files (.parquet, .npy, .fvecs) to which grains refer by their identifiers
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub vectors: Vec<PathBuf>,
+    /// Index vectors of the texts of all grains, made by the embedder
+    #[arg(long, requires = "embedder", conflicts_with = "vectors")]
+    pub embed: bool,
 }
 
 #[derive(Debug, Args)]

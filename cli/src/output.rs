@@ -60,6 +60,11 @@ impl Printer {
         self.format == Format::Table
     }
 
+    /// True if results are printed as JSON, in which they may be nested.
+    pub fn is_json(&self) -> bool {
+        matches!(self.format, Format::Json | Format::Jsonl)
+    }
+
     /// Prints one result.
     pub fn record(&self, record: &impl Serialize) -> Result<(), Failure> {
         let value =

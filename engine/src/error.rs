@@ -48,6 +48,9 @@ pub enum EngineError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The vectors of the lake can't answer.
+    #[error("no vectors to search: {0}; `gristmill reindex --vectors FILE` or `--embedder SPEC` makes them")]
+    Vectors(String),
     /// Input was refused and the caller asked to stop at that.
     #[error("{source_uri}: {error}; `--on-error quarantine` would set it aside and go on")]
     Refused {

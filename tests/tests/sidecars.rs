@@ -91,6 +91,10 @@ async fn queries(lake: &Lake) -> Vec<String> {
         // A grain with a subject and nothing else must be found too.
         "SELECT subject, count(*) FROM grains WHERE subject IS NOT NULL AND relation IS NULL GROUP BY 1 ORDER BY 1"
             .to_owned(),
+        "SELECT content_address, round(score, 6), snippet, matched_fields, type, created_at FROM search('pre* OR project', 40)"
+            .to_owned(),
+        "SELECT count(*), max(score) <= 1 FROM search('a', 10000) WHERE type = 'belief'".to_owned(),
+        "SELECT subject FROM search('nothing-has-this-word')".to_owned(),
         format!("SELECT count(*) FROM triples a JOIN triples b ON a.object = b.subject WHERE a.subject = '{subject}'"),
     ]
 }
@@ -111,6 +115,7 @@ async fn answers_do_not_depend_on_sidecars() {
     let expected = answers(&whole, &queries).await;
     assert!(expected[0].len() > 1 && expected[7].len() == 40, "{:?}", &expected[0]);
     assert!(expected[4].is_empty() && expected[5].is_empty());
+    assert!(expected[14].len() == 40 && expected[16].is_empty(), "{:?}", expected[14]);
 
     let explained_whole = explained(&whole, &queries[0]).await;
     assert!(explained_whole.contains("index=hexastore(subject)"), "{explained_whole}");
@@ -126,12 +131,17 @@ async fn answers_do_not_depend_on_sidecars() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x40;
     std::fs::write(&files[1], bytes).unwrap();
+    let texts = sidecars(folder.path(), "fulltext.bin");
+    std::fs::remove_file(&texts[2]).unwrap();
+    std::fs::write(&texts[0], b"nothing").unwrap();
     let hurt = reopened(folder.path()).await;
     assert_eq!(answers(&hurt, &queries).await, expected);
     assert!(explained(&hurt, &queries[0]).await.contains("2 read whole"));
 
-    for file in sidecars(folder.path(), "hexastore.bin").into_iter().chain(sidecars(folder.path(), "addresses.bin")) {
-        std::fs::remove_file(file).unwrap();
+    for name in ["hexastore.bin", "addresses.bin", "fulltext.bin"] {
+        for file in sidecars(folder.path(), name) {
+            std::fs::remove_file(file).unwrap();
+        }
     }
     let bare = reopened(folder.path()).await;
     assert_eq!(answers(&bare, &queries).await, expected);

@@ -12,11 +12,15 @@ mod grain;
 mod ingest;
 mod inspect;
 mod manual;
+mod reindex;
 mod scan;
+mod search;
 mod sql;
 mod verify;
 
 use std::pin::Pin;
+
+use gristmill_engine::index::vectors::embed::{Embedder, embedder};
 
 use crate::args::{Arguments, Command, Common, Grain, Results};
 use crate::exit::{Failure, Outcome};
@@ -48,9 +52,10 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Audit(arguments) => govern::audit(&context, arguments).await,
         Command::Keys(arguments) => govern::keys(&context, arguments),
         Command::Scan(arguments) => scan::run(&context, arguments).await,
+        Command::Reindex(arguments) => reindex::run(&context, arguments).await,
+        Command::Search(arguments) => search::run(&context, arguments).await,
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
-        _ => Err(Failure::usage("later")),
     }
 }
 
@@ -74,6 +79,12 @@ impl Context {
     /// The lake's URI.
     pub fn lake(&self) -> &str {
         self.common.lake.as_deref().unwrap_or("lake")
+    }
+
+    /// The embedder that was named, if one was.
+    pub fn embedder(&self) -> Result<Option<std::sync::Arc<dyn Embedder>>, Failure> {
+        let named = self.common.embedder.as_deref().map(embedder).transpose();
+        named.map_err(|error| Failure::usage(error.to_string()))
     }
 
     /// Threads to work on; 0 for one per core.

@@ -1,17 +1,43 @@
-//! `reindex`: sidecars that are missing or damaged are made again.
+//! `reindex`: sidecars that are missing or damaged are made again, and vectors are indexed.
 
-use gristmill_engine::index::{IndexKinds, reindex};
+use std::sync::Arc;
+
+use gristmill_engine::index::vectors::files::VectorFiles;
+use gristmill_engine::index::vectors::{VectorReport, VectorSource, index_vectors};
+use gristmill_engine::index::{IndexKinds, ReindexReport, reindex};
 use gristmill_engine::lake::Lake;
+use serde::Serialize;
 
 use super::Context;
 use crate::args::Reindex;
 use crate::exit::{Failure, Outcome};
 
-/// Looks at every segment's sidecars and makes again what isn't whole.
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    sidecars: ReindexReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vectors: Option<VectorReport>,
+}
+
+/// Looks at every segment's sidecars and makes again what isn't whole; then makes vectors, if they are asked for.
 pub async fn run(context: &Context, arguments: Reindex) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
     let lake = Lake::open(context.lake()).await?;
-    let report = reindex(&lake, IndexKinds::ALL, arguments.all).await?;
-    printer.record(&report)?;
+    let source = match (&arguments.vectors[..], arguments.embed) {
+        ([], false) => None,
+        ([], true) => context.embedder()?.map(VectorSource::Embedder),
+        (files, _) => {
+            let files = VectorFiles::read(files).map_err(|error| Failure::usage(error.to_string()))?;
+            Some(VectorSource::Files(Arc::new(files)))
+        }
+    };
+    let sidecars = reindex(&lake, IndexKinds::ALL, arguments.all).await?;
+    let vectors = match source {
+        Some(source) => Some(index_vectors(&lake, &source).await?),
+        None => None,
+    };
+    printer.record(&Report { sidecars, vectors })?;
     Ok(Outcome::Done)
 }

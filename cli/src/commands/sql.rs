@@ -39,6 +39,7 @@ pub fn options(context: &Context) -> SqlOptions {
     SqlOptions {
         threads: context.threads(),
         memory: context.common.memory.map(|memory| memory.0 as usize),
+        embedder: context.embedder()?,
         ..SqlOptions::default()
     }
 }

@@ -7,6 +7,7 @@ use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 
+use super::fulltext::{self, FULLTEXT_FILE, TextPiece};
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
 use crate::error::{Context, Result};
 use crate::lake::LakeLocation;
@@ -17,19 +18,24 @@ use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
 pub struct IndexKinds {
     /// Statements by subject, relation and object.
     pub hexastore: bool,
+    /// Words.
+    pub full_text: bool,
 }
 
 impl IndexKinds {
     /// All of them.
-    pub const ALL: IndexKinds = IndexKinds { hexastore: true };
+    pub const ALL: IndexKinds = IndexKinds { hexastore: true, full_text: true };
     /// None of them.
-    pub const NONE: IndexKinds = IndexKinds { hexastore: false };
+    pub const NONE: IndexKinds = IndexKinds { hexastore: false, full_text: false };
 
     /// The columns of `grains` that the indexes are made of, that of addresses too.
     pub fn columns(self) -> Vec<&'static str> {
         let mut columns = vec![IdentityColumn::ContentAddress.name()];
         if self.hexastore {
             columns.extend(StatementColumns::NAMES);
+        }
+        if self.full_text {
+            columns.push(TextPiece::COLUMN);
         }
         columns
     }
@@ -62,6 +68,7 @@ pub struct IndexBuilder {
 struct Part {
     addresses: Vec<ContentAddress>,
     statements: Option<StatementColumns>,
+    text: Option<TextPiece>,
 }
 
 impl IndexBuilder {
@@ -71,7 +78,7 @@ impl IndexBuilder {
     }
 
     /// Takes the rows of `batch`, which stand in the segment between those of the parts with lower and with higher numbers. It
-    /// has at least the columns of [`IndexKinds::columns`]; they are shared, not copied.
+    /// has at least the columns of [`IndexKinds::columns`]. Words are indexed here, on the calling thread.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or holds what isn't an address.
@@ -80,7 +87,11 @@ impl IndexBuilder {
             true => Some(StatementColumns::of(batch).ok_or("columns are missing").file("can't index", "statements")?),
             false => None,
         };
-        let part = Part { addresses: addresses_of(batch).file("can't index", "addresses")?, statements };
+        let text = match self.kinds.full_text {
+            true => Some(TextPiece::of(batch).file("can't index", "texts")?),
+            false => None,
+        };
+        let part = Part { addresses: addresses_of(batch).file("can't index", "addresses")?, statements, text };
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).insert(number, part);
         Ok(())
     }
@@ -90,17 +101,20 @@ impl IndexBuilder {
         let parts = self.parts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut addresses = Vec::new();
         let mut statements = Vec::new();
+        let mut texts = Vec::new();
         for part in parts.into_values() {
             addresses.extend(part.addresses);
             statements.extend(part.statements);
+            texts.extend(part.text);
         }
         let file = |name: &str, bytes| SidecarFile { name: name.to_owned(), bytes };
-        let (addresses, statements) = rayon::join(
-            || AddressIndex::build(&addresses),
+        let ((addresses, texts), statements) = rayon::join(
+            || (AddressIndex::build(&addresses), self.kinds.full_text.then(|| fulltext::pack(&texts))),
             || self.kinds.hexastore.then(|| hexastore::build(&statements)),
         );
         let mut files = vec![file(ADDRESSES_FILE, addresses)];
         files.extend(statements.map(|bytes| file(HEXASTORE_FILE, bytes)));
+        files.extend(texts.map(|bytes| file(FULLTEXT_FILE, bytes)));
         files
     }
 }

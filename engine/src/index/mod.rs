@@ -3,6 +3,8 @@
 //! | module | what it answers |
 //! |---|---|
 //! | [`hexastore`] | which rows state this subject, relation, object? |
+//! | [`fulltext`] | which grains of the lake have these words, and how well do they fit? |
+//! | [`vectors`] | which grains are near to a vector? |
 //! | `builder` | how do a segment's rows become its sidecars, while it is written or later? |
 //! | `sidecars` | which sidecars of the lake are open, and what if one can't be opened? |
 //! | `reindex` | how is a sidecar that is missing or damaged made again? |
@@ -10,9 +12,11 @@
 //! A sidecar that is missing or damaged makes a query slower, never wrong: whoever asks gets nothing and reads the segment.
 
 mod builder;
+pub mod fulltext;
 pub mod hexastore;
 mod reindex;
 mod sidecars;
+pub mod vectors;
 
 pub use builder::{IndexBuilder, IndexKinds, SidecarFile};
 pub(crate) use builder::{addresses_of, publish};

@@ -1,13 +1,19 @@
 //! Making sidecars again.
 
+use std::sync::Arc;
+
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use rayon::prelude::*;
 use serde::Serialize;
 
-use super::builder::{IndexBuilder, IndexKinds, publish};
+use super::builder::{IndexBuilder, IndexKinds, SidecarFile, publish};
+use super::fulltext::SegmentText;
 use super::hexastore::Hexastore;
 use super::sidecars::open_sidecar;
 use crate::error::{Context, Result};
 use crate::lake::{Lake, Segment};
-use crate::segment::{AddressIndex, MappedFile};
+use crate::segment::{AddressIndex, MappedFile, ROW_GROUP_ROWS};
 
 /// What was done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -52,10 +58,22 @@ async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
     let location = lake.location();
     open_sidecar::<AddressIndex>(location, segment).await.is_ok()
         && (!kinds.hexastore || open_sidecar::<Hexastore>(location, segment).await.is_ok())
+        && (!kinds.full_text || open_sidecar::<SegmentText>(location, segment).await.is_ok())
 }
 
 /// Makes the sidecars of `segment` from its rows; answers how many bytes they have.
 async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<u64> {
+    let files = build_again(lake, segment, kinds).await?;
+    publish(lake.location(), &segment.id, &files).await?;
+    lake.sidecars().forget(&segment.id);
+    Ok(files.iter().map(|file| file.bytes.len() as u64).sum())
+}
+
+/// The sidecars of `segment`, made from its rows on all cores.
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File) if the segment can't be read.
+pub(super) async fn build_again(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<Vec<SidecarFile>> {
     let path = lake.grains.path_of(&segment.file.name);
     let bytes = lake.location().read(&path).await?;
     let made = tokio::task::spawn_blocking(move || {
@@ -63,26 +81,26 @@ async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<u6
         collect(bytes, kinds, &builder)?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(builder.finish())
     });
-    let files = made.await.file("can't index", &path)?.file("can't index", &path)?;
-    publish(lake.location(), &segment.id, &files).await?;
-    lake.sidecars().forget(&segment.id);
-    Ok(files.iter().map(|file| file.bytes.len() as u64).sum())
+    made.await.file("can't index", &path)?.file("can't index", &path)
 }
 
-/// Rows that are read at a time.
-const BATCH: usize = 8_192;
-
+/// Hands the row groups to `builder`, side by side.
 fn collect(
     bytes: gristmill_connectors::source::SourceBytes,
     kinds: IndexKinds,
     builder: &IndexBuilder,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    use parquet::arrow::ProjectionMask;
-    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(MappedFile(std::sync::Arc::new(bytes)))?;
-    let mask = ProjectionMask::columns(reader.parquet_schema(), kinds.columns());
-    for (number, batch) in reader.with_projection(mask).with_batch_size(BATCH).build()?.enumerate() {
-        builder.add(number, &batch?)?;
-    }
-    Ok(())
+    let file = MappedFile(Arc::new(bytes));
+    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default())?;
+    let groups = metadata.metadata().num_row_groups();
+    (0..groups).into_par_iter().try_for_each(|group| {
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
+        let mask = ProjectionMask::columns(reader.parquet_schema(), kinds.columns());
+        let reader = reader.with_projection(mask).with_row_groups(vec![group]).with_batch_size(ROW_GROUP_ROWS);
+        for (part, batch) in reader.build()?.enumerate() {
+            // A row group of ours is one batch; one that another program made may be several.
+            builder.add(group << 16 | part, &batch?)?;
+        }
+        Ok(())
+    })
 }

@@ -4,11 +4,17 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_connectors::source::SourceBytes;
 use tokio::sync::OnceCell;
 
+use super::builder::IndexKinds;
+use super::fulltext::{FULLTEXT_FILE, LakeText, SegmentText};
 use super::hexastore::{HEXASTORE_FILE, Hexastore};
-use crate::lake::{LakeLocation, Segment};
+use super::reindex::build_again;
+use super::vectors::VectorIndex;
+use crate::error::{Context, EngineError};
+use crate::lake::{Lake, LakeLocation, Segment};
 use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
 
 /// A sidecar that is one file.
@@ -54,6 +60,19 @@ impl Sidecar for Hexastore {
     }
 }
 
+impl Sidecar for SegmentText {
+    const FILE: &'static str = FULLTEXT_FILE;
+    const NAME: &'static str = "full-text index";
+
+    fn check(bytes: SourceBytes) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        Ok(SegmentText::open(bytes)?)
+    }
+
+    fn segment_rows(&self) -> u64 {
+        self.rows()
+    }
+}
+
 /// Opens the sidecar of `segment`. Reads every byte of it once.
 ///
 /// # Errors
@@ -70,11 +89,16 @@ pub async fn open_sidecar<S: Sidecar>(
     }
 }
 
+/// Sidecars that are opened at the same time.
+const OPENING: usize = 8;
+
 /// The sidecars of a lake that were asked for. Clones of a lake's handle share them; segments never change, so an open sidecar
 /// stays right for as long as its segment lives.
 #[derive(Debug, Default)]
 pub struct Sidecars {
     shelves: Mutex<HashMap<SegmentId, Arc<Shelf>>>,
+    /// The full text of the segments for which it was last asked.
+    lake_text: tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<LakeText>)>>,
 }
 
 /// The sidecars of one segment; `None` once opening one has failed.
@@ -82,6 +106,11 @@ pub struct Sidecars {
 struct Shelf {
     addresses: OnceCell<Option<Arc<AddressIndex>>>,
     hexastore: OnceCell<Option<Arc<Hexastore>>>,
+    text: OnceCell<Option<Arc<SegmentText>>>,
+    /// What stands for a full-text index that can't be used: one in memory.
+    read_text: OnceCell<Arc<SegmentText>>,
+    /// By the names of their files.
+    vectors: tokio::sync::Mutex<HashMap<String, Arc<VectorIndex>>>,
 }
 
 impl Sidecars {
@@ -97,9 +126,81 @@ impl Sidecars {
         shelf.hexastore.get_or_init(|| open(location, segment)).await.clone()
     }
 
+    /// The full-text index of `segment`; `None`, with a warning the first time, if there is none that can be used.
+    pub async fn text(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<SegmentText>> {
+        let shelf = self.shelf(&segment.id);
+        shelf.text.get_or_init(|| open(location, segment)).await.clone()
+    }
+
+    /// The full text of all of `lake`'s segments. Of a segment without a usable index it is read now, and held in memory.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) if such a segment can't be read.
+    pub async fn lake_text(&self, lake: &Lake) -> crate::error::Result<Arc<LakeText>> {
+        let segments = lake.segments()?;
+        let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id.clone()).collect();
+        let mut held = self.lake_text.lock().await;
+        if let Some((known, text)) = &*held
+            && *known == ids
+        {
+            return Ok(Arc::clone(text));
+        }
+        let opened: Vec<_> = segments.iter().map(|segment| self.text_or_read(lake, segment)).collect();
+        let texts: Vec<Arc<SegmentText>> = stream::iter(opened).buffered(OPENING).try_collect().await?;
+        let text = Arc::new(LakeText::new(&texts).file("can't open", "the full-text index")?);
+        *held = Some((ids, Arc::clone(&text)));
+        Ok(text)
+    }
+
+    async fn text_or_read(&self, lake: &Lake, segment: &Segment) -> crate::error::Result<Arc<SegmentText>> {
+        if let Some(text) = self.text(lake.location(), segment).await {
+            return Ok(text);
+        }
+        let shelf = self.shelf(&segment.id);
+        let read = shelf.read_text.get_or_try_init(|| async {
+            let kinds = IndexKinds { full_text: true, ..IndexKinds::NONE };
+            let files = build_again(lake, segment, kinds).await?.into_iter();
+            let bytes = files.filter(|file| file.name == FULLTEXT_FILE).map(|file| file.bytes).next();
+            let text = SegmentText::open(bytes.unwrap_or_default().into());
+            Ok::<_, EngineError>(Arc::new(text.file("can't index", segment.id.as_str())?))
+        });
+        read.await.cloned()
+    }
+
+    /// The vectors of `segment` in the file `name`.
+    ///
+    /// # Errors
+    /// [`EngineError::Vectors`] if they can't be used: nothing else can stand for them.
+    pub async fn vectors(
+        &self,
+        location: &LakeLocation,
+        segment: &Segment,
+        name: &str,
+    ) -> crate::error::Result<Arc<VectorIndex>> {
+        let shelf = self.shelf(&segment.id);
+        let mut opened = shelf.vectors.lock().await;
+        if let Some(index) = opened.get(name) {
+            return Ok(Arc::clone(index));
+        }
+        let bytes = location.read(&segment.id.sidecar(name)).await?;
+        let index = tokio::task::spawn_blocking(|| VectorIndex::open(bytes)).await.file("can't open", name)?;
+        let unusable = |reason: String| EngineError::Vectors(format!("those of {}: {reason}", segment.id.as_str()));
+        let index = index.map_err(|damage| unusable(damage.to_string()))?;
+        if index.segment_rows() != segment.file.rows {
+            return Err(unusable("they are of another segment".to_owned()));
+        }
+        let index = Arc::new(index);
+        opened.insert(name.to_owned(), Arc::clone(&index));
+        Ok(index)
+    }
+
     /// Closes the sidecars of `segment`: they were made again, or the segment is gone.
     pub fn forget(&self, segment: &SegmentId) {
         self.lock().remove(segment);
+        // Whoever holds it is opening it anew just now.
+        if let Ok(mut held) = self.lake_text.try_lock() {
+            *held = None;
+        }
     }
 
     /// Closes all sidecars of segments that aren't among `live`.

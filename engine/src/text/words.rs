@@ -12,16 +12,39 @@ pub const MAX_WORD_BYTES: usize = 256;
 
 /// The words of `text`, in order, in the form in which they are compared.
 pub fn words(text: &str) -> impl Iterator<Item = String> {
-    text.unicode_words().flat_map(|word| word.split('_')).filter(|word| !word.is_empty()).map(folded)
+    split(text).map(|(_, word)| {
+        let mut folded = String::with_capacity(word.len());
+        fold_into(word, &mut folded);
+        folded
+    })
 }
 
-fn folded(word: &str) -> String {
+/// The words of `text` as they are written, in order, each with where it begins.
+pub fn split(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let words = text.unicode_word_indices();
+    words
+        .flat_map(|(start, word)| {
+            word.split('_').scan(start, |next, part| {
+                let own = *next;
+                *next += part.len() + 1;
+                Some((own, part))
+            })
+        })
+        .filter(|(_, part)| !part.is_empty())
+}
+
+/// Appends `word` in the form in which words are compared.
+pub fn fold_into(word: &str, out: &mut String) {
+    let before = out.len();
     if word.is_ascii() {
-        return word[..word.len().min(MAX_WORD_BYTES)].to_ascii_lowercase();
+        out.push_str(&word[..word.len().min(MAX_WORD_BYTES)]);
+        out[before..].make_ascii_lowercase();
+        return;
     }
-    let mut folded: String = word.nfkc().flat_map(char::to_lowercase).nfkc().collect();
-    folded.truncate(folded.floor_char_boundary(MAX_WORD_BYTES));
-    folded
+    out.extend(word.nfkc().flat_map(char::to_lowercase).nfkc());
+    if out.len() - before > MAX_WORD_BYTES {
+        out.truncate(out.floor_char_boundary(before + MAX_WORD_BYTES));
+    }
 }
 
 #[cfg(test)]
@@ -39,6 +62,15 @@ mod tests {
         assert_eq!(all("ÉTÉ ﬁn Straße"), ["été", "fin", "straße"]);
         assert_eq!(all("東京 タワー"), ["東", "京", "タワー"]);
         assert_eq!(all(" \t-_-!? "), Vec::<String>::new());
+    }
+
+    #[test]
+    fn words_are_where_they_are_written() {
+        let text = "a __bc_d É_f";
+        for (start, word) in split(text) {
+            assert_eq!(&text[start..start + word.len()], word);
+        }
+        assert_eq!(split(text).map(|(start, _)| start).collect::<Vec<_>>(), [0, 4, 7, 9, 12]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -18,7 +19,7 @@ use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, Fi
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use gristmill_engine::index::Sidecars;
 use gristmill_engine::lake::{DataFile, Segment, Table};
 use gristmill_engine::segment::SegmentId;
@@ -102,14 +103,37 @@ impl LakeTable {
             match rows {
                 Rows::All => files.push(whole(file)),
                 Rows::Some(rows) if rows.is_empty() => {}
-                Rows::Some(rows) => {
-                    let selection = RowSelection::from_consecutive_ranges(ranges(&rows), file.rows as usize);
-                    let file = self.partitioned(file, Precision::Inexact(rows.len()));
-                    files.push(file.with_extension(ParquetRowSelection::new(selection)));
-                }
+                Rows::Some(rows) => files.push(self.chosen(file, &rows)),
             }
         }
         Selected { files, rows: Precision::Inexact(spared.rows as usize), spared: Some(spared) }
+    }
+
+    /// The rows `rows` (ascending) of the file `number`, in their order, with the columns `columns`.
+    ///
+    /// # Errors
+    /// What reading says.
+    pub(super) async fn rows_at(
+        &self,
+        state: &dyn Session,
+        number: usize,
+        rows: &[u32],
+        columns: &[usize],
+    ) -> Result<Vec<RecordBatch>> {
+        let Some(file) = self.files.get(number) else { return Ok(Vec::new()) };
+        let group = FileGroup::new(vec![self.chosen(file, rows)]);
+        let scan = FileScanConfigBuilder::new(self.store.clone(), Arc::new(self.source(state)?))
+            .with_file_groups(vec![group])
+            .with_projection_indices(Some(columns.to_vec()))?
+            .build();
+        collect(DataSourceExec::from_data_source(scan), state.task_ctx()).await
+    }
+
+    /// The file with just some of its rows.
+    fn chosen(&self, file: &DataFile, rows: &[u32]) -> PartitionedFile {
+        let selection = RowSelection::from_consecutive_ranges(ranges(rows), file.rows as usize);
+        let partitioned = self.partitioned(file, Precision::Inexact(rows.len()));
+        partitioned.with_extension(ParquetRowSelection::new(selection))
     }
 
     /// The files as segments; `None` if one isn't named like a segment.

@@ -17,6 +17,8 @@
 //! | `conditions` | what does a filter say about the columns that sidecars know? |
 //! | `index_scan` | which rows of each segment can it let pass, as the sidecars say? |
 //! | `indexed_source` | how does EXPLAIN show that? |
+//! | `search` | `search(text, k)`, and the standard response to a search |
+//! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `pattern` | `pattern(subject, relation, object)` |
 //! | `system` | what is the lake made of: `segments`, `sources`, `indexes`? |
 //! | `views` | what are `beliefs` … `consents`, `current`, `triples`, `consent_state`? |
@@ -44,8 +46,10 @@ mod messages;
 mod pattern;
 mod scalar;
 mod script;
+mod search;
 mod selection;
 mod system;
+mod vectors;
 mod views;
 mod walk;
 
@@ -57,6 +61,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
+use gristmill_engine::index::vectors::embed::Embedder;
 use gristmill_engine::lake::{AUDIT, Lake};
 use gristmill_schemas::columns::{GRAINS, REJECTS, STATE, audit_schema, grains_schema, rejects_schema, state_schema};
 use gristmill_schemas::message::price::PriceTable;
@@ -68,6 +73,7 @@ pub use datafusion::prelude::SessionContext;
 pub use lake_table::LakeTable;
 pub(crate) use message_views::Around;
 pub use script::{completions, execute, statements};
+pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};
 pub use selection::select_grains;
 
 /// What a user can choose.
@@ -79,6 +85,8 @@ pub struct SqlOptions {
     pub memory: Option<usize>,
     /// Price tables beside the shipped one; the last is used where a query names no version.
     pub prices: Vec<PriceTable>,
+    /// What makes vectors of the texts in `vector_search` and `hybrid_search`.
+    pub embedder: Option<Arc<dyn Embedder>>,
 }
 
 /// The store under which the lake's own files are registered: its paths begin at the lake.
@@ -134,7 +142,13 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         if name == GRAINS {
             provider = provider.with_sidecars(Arc::clone(lake.sidecars()));
         }
-        context.register_table(name, Arc::new(provider))?;
+        let provider = Arc::new(provider);
+        if name == GRAINS {
+            let source = search::Source { lake: lake.clone(), grains: Arc::clone(&provider) };
+            search::register(&context, &source);
+            vectors::register(&context, &source, options.embedder.clone());
+        }
+        context.register_table(name, provider)?;
     }
     system::register(&context, lake)?;
     register_views(&context, options).await?;

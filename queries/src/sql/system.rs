@@ -13,6 +13,7 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
+use gristmill_engine::index::fulltext::FULLTEXT_FILE;
 use gristmill_engine::index::hexastore::HEXASTORE_FILE;
 use gristmill_engine::lake::{Lake, Ledger, Progress};
 use gristmill_engine::segment::{ADDRESSES_FILE, SIDECARS};
@@ -94,7 +95,7 @@ async fn sources(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
 }
 
 /// The sidecars that each segment should have.
-const EXPECTED: [&str; 2] = [ADDRESSES_FILE, HEXASTORE_FILE];
+const EXPECTED: [&str; 3] = [ADDRESSES_FILE, HEXASTORE_FILE, FULLTEXT_FILE];
 
 async fn indexes(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {
     let listed = lake.location().list(SIDECARS).await?;

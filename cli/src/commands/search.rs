@@ -1,0 +1,41 @@
+//! `search`: the grains that fit a text best, as the standard response or as a table.
+
+use std::sync::Arc;
+
+use gristmill_engine::lake::Lake;
+use gristmill_queries::sql::{SearchMode, SqlOptions, lake_context, search, search_rows};
+
+use super::Context;
+use super::sql::failure;
+use crate::args::{self, Search};
+use crate::exit::{Failure, Outcome};
+
+/// What a row of the table shows.
+const COLUMNS: &str = "round(score, 3) AS score, type, snippet, matched_fields, content_address";
+
+/// Prints the standard response as JSON; for other formats a row for each grain.
+pub async fn run(context: &Context, arguments: Search) -> Result<Outcome, Failure> {
+    let printer = context.printer(arguments.results);
+    let lake = Lake::open(context.lake()).await?;
+    let memory = context.common.memory.map(|memory| memory.0 as usize);
+    let embedder = context.embedder()?;
+    let mode = match arguments.mode {
+        Some(args::SearchMode::Text) => SearchMode::Text,
+        Some(args::SearchMode::Vector) => SearchMode::Vector,
+        Some(args::SearchMode::Hybrid) => SearchMode::Hybrid,
+        None if embedder.is_some() => SearchMode::Hybrid,
+        None => SearchMode::Text,
+    };
+    let options = SqlOptions { threads: context.threads(), memory, embedder, ..SqlOptions::default() };
+    let session = lake_context(&lake, &options).await.map_err(failure)?;
+    let text = arguments.text.join(" ");
+    if printer.is_json() {
+        let found = search(&session, &lake, &text, arguments.limit, mode).await.map_err(failure)?;
+        printer.record(&found)?;
+    } else {
+        let found = search_rows(&session, COLUMNS, &text, arguments.limit, mode).await.map_err(failure)?;
+        let schema = Arc::clone(found.schema().inner());
+        printer.batches(schema, found.collect().await.map_err(failure)?)?;
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,248 @@
+//! The full text of a lake: the indexes of all its segments as one.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tantivy::collector::{Count, TopDocs};
+use tantivy::query::{BooleanQuery, EnableScoring, FuzzyTermQuery, Occur, PhraseQuery, Query, TermQuery};
+use tantivy::schema::IndexRecordOption;
+use tantivy::termdict::TermDictionary;
+use tantivy::{Index, ReloadPolicy, Searcher, Term};
+
+use super::directory::PackedDirectory;
+use super::pack::SegmentText;
+use super::query::{Part, Phrase, SearchTerms, TextQuery};
+use super::text_field;
+use super::tokenizer::tokenizers;
+
+/// Words that a beginning or a near word stands for at most; the most frequent ones are taken.
+const EXPANSIONS: usize = 128;
+
+/// Words that are looked at to find these.
+const CANDIDATES: usize = 65_536;
+
+/// The indexes of some segments as one.
+pub struct LakeText {
+    searcher: Searcher,
+    /// For each of tantivy's segments: which of the lake's segments it is part of, and its first row there.
+    places: Vec<(usize, u32)>,
+}
+
+/// A row that fits a search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TextHit {
+    /// The place of its segment among those that the index was made of.
+    pub segment: usize,
+    /// Its row there.
+    pub row: u32,
+    /// How well it fits: its BM25 weight as a part of the greatest that the search could give, above 0 and at most 1.
+    pub score: f64,
+}
+
+impl LakeText {
+    /// The indexes of `segments` as one. Reads little: dictionaries and postings are looked up when they are needed.
+    ///
+    /// # Errors
+    /// What tantivy says of the files.
+    pub fn new(segments: &[Arc<SegmentText>]) -> tantivy::Result<LakeText> {
+        let mut places = Vec::new();
+        let mut pieces = Vec::new();
+        for (number, segment) in segments.iter().enumerate() {
+            for (first_row, own) in segment.pieces() {
+                places.extend(own.iter().map(|_| (number, first_row)));
+                pieces.extend(own.iter().cloned());
+            }
+        }
+        let mut meta = segments.iter().map(|segment| segment.meta().clone()).find(Value::is_object).unwrap_or_default();
+        let meta = match &mut meta {
+            Value::Object(members) => {
+                members.insert("segments".to_owned(), Value::Array(pieces));
+                serde_json::to_vec(members)?
+            }
+            _ => serde_json::to_vec(&empty_meta())?,
+        };
+        let mut index = Index::open(PackedDirectory::new(segments.iter(), meta))?;
+        index.set_tokenizers(tokenizers());
+        let searcher = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?.searcher();
+        Ok(LakeText { searcher, places })
+    }
+
+    /// The `limit` rows that fit `query` best, best first; of equal ones those that stand first in the lake.
+    ///
+    /// # Errors
+    /// What tantivy says of the files.
+    pub fn search(&self, query: &TextQuery, limit: usize) -> tantivy::Result<(SearchTerms, Vec<TextHit>)> {
+        let terms = self.terms(query)?;
+        let Some(compiled) = compile(&terms) else { return Ok((terms, Vec::new())) };
+        // Room for as many is made at once: no more than there are documents.
+        let limit = limit.min(self.searcher.num_docs() as usize);
+        if limit == 0 {
+            return Ok((terms, Vec::new()));
+        }
+        let greatest = self.greatest(&terms)?;
+        let found = self.searcher.search(&compiled, &TopDocs::with_limit(limit).order_by_score())?;
+        let hits = found.into_iter().filter_map(|(score, address)| {
+            let (segment, first_row) = *self.places.get(address.segment_ord as usize)?;
+            let score = (f64::from(score) / greatest).clamp(f64::MIN_POSITIVE, 1.0);
+            Some(TextHit { segment, row: first_row + address.doc_id, score })
+        });
+        Ok((terms, hits.collect()))
+    }
+
+    /// How many rows fit `query`; exact.
+    ///
+    /// # Errors
+    /// What tantivy says of the files.
+    pub fn count(&self, query: &TextQuery) -> tantivy::Result<usize> {
+        match compile(&self.terms(query)?) {
+            Some(compiled) => self.searcher.search(&compiled, &Count),
+            None => Ok(0),
+        }
+    }
+
+    /// The rows of each segment that fit `query`, ascending, without scores.
+    ///
+    /// # Errors
+    /// What tantivy says of the files.
+    pub fn rows(&self, query: &TextQuery, segments: usize) -> tantivy::Result<Vec<Vec<u32>>> {
+        let mut rows = vec![Vec::new(); segments];
+        let Some(compiled) = compile(&self.terms(query)?) else { return Ok(rows) };
+        let weight = compiled.weight(EnableScoring::disabled_from_searcher(&self.searcher))?;
+        for (reader, (segment, first_row)) in self.searcher.segment_readers().iter().zip(&self.places) {
+            if let Some(rows) = rows.get_mut(*segment) {
+                weight.for_each_no_score(reader, &mut |documents| {
+                    rows.extend(documents.iter().map(|document| first_row + document));
+                })?;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// How many grains the index has.
+    pub fn len(&self) -> u64 {
+        self.searcher.num_docs()
+    }
+
+    /// True if it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Replaces beginnings and near words by words that the lake has.
+    fn terms(&self, query: &TextQuery) -> tantivy::Result<SearchTerms> {
+        let mut terms = SearchTerms::default();
+        for alternatives in &query.wanted {
+            let mut phrases = Vec::new();
+            for part in alternatives {
+                phrases.extend(self.expand(part)?);
+            }
+            terms.wanted.push(phrases);
+        }
+        for part in &query.unwanted {
+            terms.unwanted.extend(self.expand(part)?);
+        }
+        Ok(terms)
+    }
+
+    fn expand(&self, part: &Part) -> tantivy::Result<Vec<Phrase>> {
+        let mut found = std::collections::BTreeMap::new();
+        match part {
+            Part::Phrase(words) => return Ok(vec![words.clone()]),
+            Part::Prefix(prefix) => self.each_dictionary(|dictionary| {
+                let mut words = dictionary.range().ge(prefix).into_stream()?;
+                while words.advance() && words.key().starts_with(prefix.as_bytes()) && found.len() < CANDIDATES {
+                    *found.entry(words.key().to_vec()).or_insert(0) += u64::from(words.value().doc_freq);
+                }
+                Ok(())
+            })?,
+            Part::Fuzzy(word, changes) => {
+                let query = FuzzyTermQuery::new(Term::from_field_text(text_field(), word), *changes, true);
+                let automaton = query.automaton()?;
+                self.each_dictionary(|dictionary| {
+                    let mut words = dictionary.search(&automaton).into_stream()?;
+                    while words.advance() && found.len() < CANDIDATES {
+                        *found.entry(words.key().to_vec()).or_insert(0) += u64::from(words.value().doc_freq);
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        let mut found: Vec<(Vec<u8>, u64)> = found.into_iter().collect();
+        // A stable sort: of equally frequent words the first.
+        found.sort_by_key(|(_, documents)| std::cmp::Reverse(*documents));
+        found.truncate(EXPANSIONS);
+        Ok(found.into_iter().filter_map(|(word, _)| Some(vec![String::from_utf8(word).ok()?])).collect())
+    }
+
+    fn each_dictionary(&self, mut visit: impl FnMut(&TermDictionary) -> tantivy::Result<()>) -> tantivy::Result<()> {
+        for reader in self.searcher.segment_readers() {
+            visit(reader.inverted_index(text_field())?.terms())?;
+        }
+        Ok(())
+    }
+
+    /// The weight that no grain can pass: every wanted word as often as can be.
+    fn greatest(&self, terms: &SearchTerms) -> tantivy::Result<f64> {
+        let documents = self.searcher.num_docs() as f64;
+        let mut sum = 0.0;
+        for phrase in terms.wanted.iter().flatten() {
+            for word in phrase {
+                let containing = self.searcher.doc_freq(&Term::from_field_text(text_field(), word))? as f64;
+                sum += (1.0 + (documents - containing + 0.5) / (containing + 0.5)).ln() * GREATEST_FREQUENCY;
+            }
+        }
+        Ok(f64::max(sum, f64::MIN_POSITIVE))
+    }
+}
+
+/// What BM25 makes of a word that stands in a text more often than any other: k₁ + 1.
+const GREATEST_FREQUENCY: f64 = 2.2;
+
+impl std::fmt::Debug for LakeText {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "LakeText({} grains in {} pieces)", self.len(), self.places.len())
+    }
+}
+
+/// The search as tantivy's; `None` if it can't find anything.
+fn compile(terms: &SearchTerms) -> Option<BooleanQuery> {
+    let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
+    for alternatives in &terms.wanted {
+        clauses.push((Occur::Must, any_of(alternatives)?));
+    }
+    if clauses.is_empty() {
+        return None;
+    }
+    // tantivy asks what is excluded about documents before those that it stands at, which its phrases don't expect. Its unions
+    // do, and a phrase taken twice is one.
+    let unwanted: Vec<Phrase> = terms.unwanted.iter().flat_map(|phrase| [phrase.clone(), phrase.clone()]).collect();
+    if let Some(unwanted) = any_of(&unwanted) {
+        clauses.push((Occur::MustNot, unwanted));
+    }
+    Some(BooleanQuery::new(clauses))
+}
+
+/// `None` if there is nothing to choose from.
+fn any_of(phrases: &[Phrase]) -> Option<Box<dyn Query>> {
+    match phrases {
+        [] => None,
+        [phrase] => Some(phrase_query(phrase)),
+        several => {
+            let clauses = several.iter().map(|phrase| (Occur::Should, phrase_query(phrase))).collect();
+            Some(Box::new(BooleanQuery::new(clauses)))
+        }
+    }
+}
+
+fn phrase_query(phrase: &Phrase) -> Box<dyn Query> {
+    let mut terms: Vec<Term> = phrase.iter().map(|word| Term::from_field_text(text_field(), word)).collect();
+    match terms.len() {
+        1 => Box::new(TermQuery::new(terms.remove(0), IndexRecordOption::WithFreqs)),
+        _ => Box::new(PhraseQuery::new(terms)),
+    }
+}
+
+/// The metadata of an index without segments.
+fn empty_meta() -> Value {
+    serde_json::json!({ "segments": [], "schema": super::schema(), "opstamp": 0 })
+}

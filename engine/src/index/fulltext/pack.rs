@@ -1,0 +1,116 @@
+//! The packed file, opened: which pieces it has, and where their files are in it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use gristmill_connectors::source::SourceBytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::TEXT_VERSION;
+
+pub(super) const MAGIC: &[u8; 8] = b"GMTEXT01";
+
+const CHECKSUM: usize = 32;
+
+/// The head of the file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub(super) rows: u64,
+    pub(super) text_version: u32,
+    /// tantivy's metadata, without its segments.
+    pub(super) meta: Value,
+    pub(super) pieces: Vec<PieceEntry>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PieceEntry {
+    /// The row of its first document.
+    pub(super) first_row: u32,
+    /// Its segments in tantivy's metadata.
+    pub(super) segments: Value,
+    pub(super) files: Vec<FileEntry>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct FileEntry {
+    pub(super) name: String,
+    /// Where it begins behind the head.
+    pub(super) start: u64,
+    pub(super) length: u64,
+}
+
+/// Why a full-text index can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DamagedText {
+    /// It isn't what was written.
+    #[error("the full-text index is damaged: {0}")]
+    Damaged(&'static str),
+    /// It was made by other rules.
+    #[error("the full-text index is stale: it was made by other rules")]
+    Stale,
+}
+
+/// The full-text index of one segment, borrowing its file's bytes.
+#[derive(Debug)]
+pub struct SegmentText {
+    bytes: Arc<SourceBytes>,
+    head: Head,
+    /// Where the files begin.
+    files: usize,
+}
+
+impl SegmentText {
+    /// Opens the index in `bytes` after checking all of it. Reads every byte once.
+    ///
+    /// # Errors
+    /// [`DamagedText`] if it isn't whole or was made by other rules.
+    pub fn open(bytes: SourceBytes) -> Result<SegmentText, DamagedText> {
+        use DamagedText::Damaged;
+        let content = bytes.len().checked_sub(CHECKSUM).and_then(|end| bytes.split_at_checked(end));
+        let (content, checksum) = content.ok_or(Damaged("shorter than its checksum"))?;
+        let rest = content.strip_prefix(MAGIC).ok_or(Damaged("other magic"))?;
+        if blake3::hash(content).as_bytes() != checksum {
+            return Err(Damaged("checksum differs"));
+        }
+        let (length, rest) = rest.split_first_chunk().ok_or(Damaged("no head"))?;
+        let head = rest.get(..u32::from_le_bytes(*length) as usize).ok_or(Damaged("its head is cut"))?;
+        let files = MAGIC.len() + length.len() + head.len();
+        let head: Head = serde_json::from_slice(head).map_err(|_| Damaged("its head is no JSON of a head"))?;
+        let room = (content.len() - files) as u64;
+        let fits = |file: &FileEntry| file.start.checked_add(file.length).is_some_and(|end| end <= room);
+        if !head.pieces.iter().flat_map(|piece| &piece.files).all(fits) {
+            return Err(Damaged("files reach beyond its end"));
+        }
+        if head.text_version != TEXT_VERSION {
+            return Err(DamagedText::Stale);
+        }
+        Ok(SegmentText { bytes: Arc::new(bytes), head, files })
+    }
+
+    /// How many rows the segment has that it was made of.
+    pub fn rows(&self) -> u64 {
+        self.head.rows
+    }
+
+    pub(super) fn bytes(&self) -> &Arc<SourceBytes> {
+        &self.bytes
+    }
+
+    pub(super) fn meta(&self) -> &Value {
+        &self.head.meta
+    }
+
+    /// The pieces: the first row, and tantivy's metadata of each segment.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u32, &Vec<Value>)> {
+        self.head.pieces.iter().filter_map(|piece| Some((piece.first_row, piece.segments.as_array()?)))
+    }
+
+    /// The files: name, and where each is among the bytes.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
+        self.head.pieces.iter().flat_map(|piece| &piece.files).map(|file| {
+            let start = self.files + file.start as usize;
+            (&*file.name, start..start + file.length as usize)
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! Rows to a piece of the index, and pieces to the file.
+
+use arrow::array::{Array, AsArray, BinaryArray, RecordBatch};
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::Grain;
+use serde_json::Value;
+use tantivy::directory::{Directory, OwnedBytes, RamDirectory};
+use tantivy::index::{IndexBuilder, IndexSettings};
+use tantivy::store::Compressor;
+use tantivy::{SingleSegmentIndexWriter, TantivyDocument};
+
+use super::pack::{FileEntry, Head, MAGIC, PieceEntry};
+use super::tokenizer::tokenizers;
+use super::{TEXT_VERSION, schema, text_field};
+use crate::text::{text_fields, visit_texts, with_grain};
+
+/// The words of some neighbouring rows.
+#[derive(Debug)]
+pub struct TextPiece {
+    rows: u32,
+    /// tantivy's metadata of the whole piece.
+    meta: Value,
+    files: Vec<(String, OwnedBytes)>,
+}
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// Bytes that tantivy's table of words begins with.
+const TABLE: usize = 16 << 20;
+
+impl TextPiece {
+    /// The name of the column that it is made of.
+    pub const COLUMN: &str = IdentityColumn::Blob.name();
+
+    /// The words of the grains in the rows of `batch`. A grain that can't be read has none. Works on the calling thread.
+    ///
+    /// # Errors
+    /// If the column is missing, or what tantivy says.
+    pub fn of(batch: &RecordBatch) -> Result<TextPiece, Fault> {
+        let blobs = batch.column_by_name(Self::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
+        Self::of_blobs(blobs.ok_or("no column of blobs")?)
+    }
+
+    fn of_blobs(blobs: &BinaryArray) -> Result<TextPiece, Fault> {
+        let directory = RamDirectory::create();
+        let settings = IndexSettings {
+            docstore_compression: Compressor::None,
+            docstore_compress_dedicated_thread: false,
+            ..IndexSettings::default()
+        };
+        let builder = IndexBuilder::new().schema(schema()).settings(settings).tokenizers(tokenizers());
+        let mut writer: SingleSegmentIndexWriter = builder.single_segment_index_writer(directory.clone(), TABLE)?;
+        for row in 0..blobs.len() {
+            let document = with_grain(blobs.value(row), |grain| Some(document(grain))).unwrap_or_default();
+            writer.add_document(document)?;
+        }
+        let index = writer.finalize()?;
+        let mut files = Vec::new();
+        for path in index.load_metas()?.list_segment_files() {
+            // Not every segment has every kind of file.
+            if directory.exists(&path)? {
+                let name = path.to_str().ok_or("a file's name isn't text")?.to_owned();
+                files.push((name, directory.open_read(&path)?.read_bytes()?));
+            }
+        }
+        files.sort_by(|(left, _), (right, _)| left.cmp(right));
+        let meta = serde_json::from_slice(&directory.atomic_read(std::path::Path::new("meta.json"))?)?;
+        Ok(TextPiece { rows: blobs.len() as u32, meta, files })
+    }
+}
+
+fn document(grain: &Grain<'_>) -> TantivyDocument {
+    let mut document = TantivyDocument::default();
+    let field = text_field();
+    for name in grain.grain_type().map_or(&[][..], text_fields) {
+        visit_texts(grain, *name, &mut |text| document.add_text(field, text));
+    }
+    document
+}
+
+/// The bytes of the full-text index of a segment whose rows are those of `pieces`, one after another.
+pub fn pack(pieces: &[TextPiece]) -> Vec<u8> {
+    let mut head = Head { rows: 0, text_version: TEXT_VERSION, meta: Value::Null, pieces: Vec::new() };
+    let mut length = 0;
+    for piece in pieces {
+        let mut entry = PieceEntry { first_row: head.rows as u32, segments: Value::Null, files: Vec::new() };
+        let mut meta = piece.meta.clone();
+        entry.segments = meta.get_mut("segments").map(Value::take).unwrap_or_default();
+        for (name, bytes) in &piece.files {
+            entry.files.push(FileEntry { name: name.clone(), start: length, length: bytes.len() as u64 });
+            length += bytes.len() as u64;
+        }
+        head.rows += u64::from(piece.rows);
+        head.meta = meta;
+        head.pieces.push(entry);
+    }
+    // A structure of plain numbers and texts always has a JSON form.
+    let head = serde_json::to_vec(&head).unwrap_or_default();
+    let mut out = Vec::with_capacity(MAGIC.len() + 4 + head.len() + length as usize + 32);
+    out.extend(MAGIC);
+    out.extend((head.len() as u32).to_le_bytes());
+    out.extend(head);
+    pieces.iter().flat_map(|piece| &piece.files).for_each(|(_, bytes)| out.extend(bytes.as_slice()));
+    let checksum = blake3::hash(&out);
+    out.extend(checksum.as_bytes());
+    out
+}

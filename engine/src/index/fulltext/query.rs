@@ -1,0 +1,206 @@
+//! What a search asks for.
+//!
+//! | written | asks for |
+//! |---|---|
+//! | `tea time` | both words, anywhere |
+//! | `"tea time"` | both words, one after the other |
+//! | `dark-mode` | what is written without a space is a phrase too |
+//! | `prefer*` | a word that begins so |
+//! | `colour~`, `colour~2` | a word that differs in at most one letter, or two |
+//! | `tea OR coffee` | one of the two |
+//! | `-decaf`, `-"green tea"` | not that |
+//!
+//! Whatever can't be read as one of these is taken as words. A search that asks for nothing finds nothing.
+
+use crate::text::words;
+
+/// Bytes of a search at most.
+const TEXT_LIMIT: usize = 8 << 10;
+
+/// Parts of a search at most.
+const PART_LIMIT: usize = 64;
+
+/// Why a search is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TextQueryError {
+    /// Its text is too long.
+    #[error("a search has {0} bytes; at most {TEXT_LIMIT} are allowed")]
+    TooLong(usize),
+    /// It asks for too much at once.
+    #[error("a search has {0} parts; at most {PART_LIMIT} are allowed")]
+    TooManyParts(usize),
+}
+
+/// One part of a search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Words that follow each other, or one.
+    Phrase(Vec<String>),
+    /// A word with this beginning.
+    Prefix(String),
+    /// A word at most so many changes away.
+    Fuzzy(String, u8),
+}
+
+/// A search, read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TextQuery {
+    /// All of these, of each list one.
+    pub(super) wanted: Vec<Vec<Part>>,
+    /// None of these.
+    pub(super) unwanted: Vec<Part>,
+}
+
+/// Words that follow each other; mostly one.
+pub type Phrase = Vec<String>;
+
+/// A search in the words that the lake has: beginnings and near words are replaced by the words that are meant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SearchTerms {
+    /// All of these, of each list one.
+    pub wanted: Vec<Vec<Phrase>>,
+    /// None of these.
+    pub unwanted: Vec<Phrase>,
+}
+
+impl TextQuery {
+    /// Reads `text`. Any text that isn't too long is a search.
+    ///
+    /// # Errors
+    /// [`TextQueryError`] if a limit is passed.
+    pub fn parse(text: &str) -> Result<TextQuery, TextQueryError> {
+        if text.len() > TEXT_LIMIT {
+            return Err(TextQueryError::TooLong(text.len()));
+        }
+        let mut query = TextQuery::default();
+        let mut or = false;
+        for item in items(text) {
+            if item.body == "OR" && !item.quoted && !item.negated {
+                or = !query.wanted.is_empty();
+                continue;
+            }
+            let Some(part) = item.part() else { continue };
+            match query.wanted.last_mut() {
+                _ if item.negated => query.unwanted.push(part),
+                Some(alternatives) if or => alternatives.push(part),
+                _ => query.wanted.push(vec![part]),
+            }
+            or = false;
+        }
+        let parts = query.wanted.iter().map(Vec::len).sum::<usize>() + query.unwanted.len();
+        if parts > PART_LIMIT { Err(TextQueryError::TooManyParts(parts)) } else { Ok(query) }
+    }
+
+    /// The search for all of some words, each as it is.
+    pub fn all_of(words: impl IntoIterator<Item = String>) -> TextQuery {
+        let wanted = words.into_iter().map(|word| vec![Part::Phrase(vec![word])]).collect();
+        TextQuery { wanted, unwanted: Vec::new() }
+    }
+
+    /// True if it finds nothing, whatever there is.
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+}
+
+/// A piece of a search as it is written.
+struct Item<'t> {
+    body: &'t str,
+    quoted: bool,
+    negated: bool,
+}
+
+/// Cuts a search at spaces and quotation marks.
+fn items(text: &str) -> Vec<Item<'_>> {
+    let mut items = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let negated = rest.starts_with('-');
+        rest = rest.strip_prefix('-').unwrap_or(rest);
+        let quoted = rest.strip_prefix('"').and_then(|quoted| quoted.split_once('"'));
+        let (body, after) = match quoted {
+            Some(found) => found,
+            None => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
+        };
+        items.push(Item { body, quoted: quoted.is_some(), negated });
+        rest = after.trim_start();
+    }
+    items
+}
+
+impl Item<'_> {
+    fn part(&self) -> Option<Part> {
+        let near = self.body.rsplit_once('~').and_then(|(body, changes)| match changes {
+            "" | "1" => Some((body, 1)),
+            "2" => Some((body, 2)),
+            _ => None,
+        });
+        let (body, part): (_, fn(String, u8) -> Part) = match (self.body.strip_suffix('*'), near) {
+            _ if self.quoted => (self.body, exact),
+            (Some(body), _) => (body, |word, _| Part::Prefix(word)),
+            (None, Some((body, _))) => (body, Part::Fuzzy),
+            (None, None) => (self.body, exact),
+        };
+        let mut phrase: Phrase = words(body).collect();
+        match phrase.len() {
+            0 => None,
+            1 => phrase.pop().map(|word| part(word, near.map_or(0, |(_, changes)| changes))),
+            _ => Some(Part::Phrase(phrase)),
+        }
+    }
+}
+
+fn exact(word: String, _changes: u8) -> Part {
+    Part::Phrase(vec![word])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> TextQuery {
+        TextQuery::parse(text).unwrap()
+    }
+
+    fn phrase(words: &[&str]) -> Part {
+        Part::Phrase(words.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    #[test]
+    fn words_phrases_beginnings_and_near_words_are_told_apart() {
+        let query = parsed(r#"Tea "green  TEA" dark-mode pre* colour~ color~2 -decaf -"no milk""#);
+        let wanted = vec![
+            vec![phrase(&["tea"])],
+            vec![phrase(&["green", "tea"])],
+            vec![phrase(&["dark", "mode"])],
+            vec![Part::Prefix("pre".into())],
+            vec![Part::Fuzzy("colour".into(), 1)],
+            vec![Part::Fuzzy("color".into(), 2)],
+        ];
+        assert_eq!(query, TextQuery { wanted, unwanted: vec![phrase(&["decaf"]), phrase(&["no", "milk"])] });
+    }
+
+    #[test]
+    fn alternatives_stand_around_or() {
+        let query = parsed("hot tea OR coffee OR \"cold milk\" now");
+        let either = vec![phrase(&["tea"]), phrase(&["coffee"]), phrase(&["cold", "milk"])];
+        assert_eq!(query.wanted, [vec![phrase(&["hot"])], either, vec![phrase(&["now"])]]);
+        assert_eq!(parsed("OR tea or OR").wanted, [[phrase(&["tea"])], [phrase(&["or"])]]);
+    }
+
+    #[test]
+    fn odd_texts_are_searches_too() {
+        for text in ["", " ", "\"", "-", "--", "*", "~2", "\"\"", "-\"", "OR", "~~", "- -"] {
+            assert!(parsed(text).is_empty(), "{text}");
+        }
+        assert_eq!(parsed("\"open").wanted, [[phrase(&["open"])]]);
+        assert_eq!(parsed("東京").wanted, [[phrase(&["東", "京"])]]);
+        assert_eq!(parsed("3.14~3").wanted, [[phrase(&["3.14", "3"])]]);
+    }
+
+    #[test]
+    fn limits_are_errors() {
+        assert_eq!(TextQuery::parse(&"a".repeat(9000)), Err(TextQueryError::TooLong(9000)));
+        assert_eq!(TextQuery::parse(&"a ".repeat(65)), Err(TextQueryError::TooManyParts(65)));
+    }
+}

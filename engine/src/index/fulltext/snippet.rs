@@ -1,0 +1,93 @@
+//! What a search found in a grain: the fields that have its words, and a part of the text around them.
+
+use gristmill_schemas::grain::{Field, Grain};
+
+use super::query::{Phrase, SearchTerms};
+use crate::text::words::{fold_into, split};
+use crate::text::{text_fields, visit_texts};
+
+/// What is shown of a grain that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Highlight {
+    /// The fields in which a wanted phrase stands, in the order of the type's text.
+    pub fields: Vec<Field>,
+    /// The text around the first match of the text that has most of the search, at most [`SNIPPET_BYTES`] of it; `…` stands
+    /// for what is left out.
+    pub snippet: String,
+}
+
+/// Bytes of a snippet at most, without what stands for the rest.
+pub const SNIPPET_BYTES: usize = 160;
+
+/// How much of a snippet stands before the first match.
+const BEFORE: usize = 40;
+
+/// What `terms` found in `grain`.
+pub fn highlight(grain: &Grain<'_>, terms: &SearchTerms) -> Highlight {
+    let mut found = Highlight::default();
+    let mut most = 0;
+    for field in grain.grain_type().map_or(&[][..], text_fields) {
+        visit_texts(grain, *field, &mut |text| {
+            let Some((matched, first)) = matched(text, terms) else { return };
+            if found.fields.last() != Some(field) {
+                found.fields.push(*field);
+            }
+            if matched > most {
+                most = matched;
+                found.snippet = snippet(text, first);
+            }
+        });
+    }
+    found
+}
+
+/// How many parts of the search stand in `text`, and where the first begins.
+fn matched(text: &str, terms: &SearchTerms) -> Option<(usize, usize)> {
+    let mut words = Vec::new();
+    for (start, word) in split(text) {
+        let mut folded = String::new();
+        fold_into(word, &mut folded);
+        words.push((start, folded));
+    }
+    let begins = |phrase: &Phrase| {
+        let stands = |at: &[(usize, String)]| at.iter().map(|(_, word)| word).eq(phrase);
+        words.windows(phrase.len().max(1)).find(|window| stands(window)).and_then(|window| Some(window.first()?.0))
+    };
+    let found = terms.wanted.iter().filter_map(|alternatives| alternatives.iter().filter_map(begins).min());
+    let places: Vec<usize> = found.collect();
+    Some((places.len(), *places.iter().min()?))
+}
+
+/// The part of `text` around the byte `first`.
+fn snippet(text: &str, first: usize) -> String {
+    let mut start = text.floor_char_boundary(first.saturating_sub(BEFORE));
+    if start > 0 {
+        // Not in the middle of a word, if there is a space to begin behind.
+        let cut = text[start..first].find(char::is_whitespace).map_or(start, |space| start + space);
+        start = cut;
+    }
+    let end = text.floor_char_boundary(text.len().min(start + SNIPPET_BYTES));
+    let end = match text[start..end].rfind(char::is_whitespace) {
+        Some(space) if end < text.len() && start + space > first => start + space,
+        _ => end,
+    };
+    let (before, after) = (if start > 0 { "…" } else { "" }, if end < text.len() { "…" } else { "" });
+    let shown: Vec<&str> = text[start..end].split_whitespace().collect();
+    format!("{before}{}{after}", shown.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snippet_shows_the_match_and_says_what_is_left_out() {
+        let text = format!("{} green tea {}", "word ".repeat(40), "more ".repeat(60));
+        let shown = snippet(&text, text.find("green").unwrap());
+        assert!(shown.starts_with("…word") && shown.contains(" green tea ") && shown.ends_with("more…"), "{shown}");
+        assert!(shown.len() <= SNIPPET_BYTES + 2 * "…".len());
+        assert_eq!(snippet("green\n tea", 0), "green tea");
+        let long = "茶".repeat(200);
+        assert!(snippet(&long, 300).len() <= SNIPPET_BYTES + 2 * "…".len());
+    }
+}

@@ -1,0 +1,204 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
+use gristmill_schemas::grain::{EncodeOptions, Field, encode_json};
+use gristmill_schemas::json::Json;
+use proptest::prelude::*;
+
+use super::query::Part;
+use super::*;
+use crate::text::{Scorer, Statistics, Terms, with_grain};
+
+fn blob(content: &str, number: usize) -> Vec<u8> {
+    let content = serde_json::to_string(content).unwrap();
+    let json =
+        format!(r#"{{"type":"event","content":{content},"created_at":{}}}"#, 1_768_477_800_000_u64 + number as u64);
+    encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob
+}
+
+fn piece(blobs: &[Vec<u8>]) -> TextPiece {
+    let column: ArrayRef = Arc::new(BinaryArray::from_iter_values(blobs));
+    TextPiece::of(&RecordBatch::try_from_iter([(TextPiece::COLUMN, column)]).unwrap()).unwrap()
+}
+
+/// A lake of segments of `segment` texts, in pieces of `rows`.
+fn lake(texts: &[String], segment: usize, rows: usize) -> LakeText {
+    let blobs: Vec<_> = texts.iter().enumerate().map(|(number, text)| blob(text, number)).collect();
+    let segments: Vec<_> = blobs
+        .chunks(segment)
+        .map(|blobs| {
+            let pieces: Vec<_> = blobs.chunks(rows).map(piece).collect();
+            let text = SegmentText::open(pack(&pieces).into()).unwrap();
+            assert_eq!(text.rows(), blobs.len() as u64);
+            Arc::new(text)
+        })
+        .collect();
+    LakeText::new(&segments).unwrap()
+}
+
+/// The texts that fit `query`, found by reading all of them.
+fn scanned(texts: &[String], query: &TextQuery) -> Vec<usize> {
+    let stands = |text: &[String], part: &Part| match part {
+        Part::Phrase(phrase) => text.windows(phrase.len()).any(|window| window == phrase),
+        Part::Prefix(prefix) => text.iter().any(|word| word.starts_with(prefix)),
+        Part::Fuzzy(word, changes) => text.iter().any(|other| distance(word, other) <= usize::from(*changes)),
+    };
+    let fits = |text: &[String]| {
+        let wanted = query.wanted.iter().all(|parts| parts.iter().any(|part| stands(text, part)));
+        !query.is_empty() && wanted && !query.unwanted.iter().any(|part| stands(text, part))
+    };
+    let words = |text: &String| crate::text::words(text).collect::<Vec<_>>();
+    (0..texts.len()).filter(|at| fits(&words(&texts[*at]))).collect()
+}
+
+/// Changes of one letter, or swaps of neighbours, that make one word of the other.
+fn distance(left: &str, right: &str) -> usize {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    let mut rows = vec![(0..=right.len()).collect::<Vec<_>>()];
+    for i in 1..=left.len() {
+        let mut row = vec![i];
+        for j in 1..=right.len() {
+            let change = usize::from(left[i - 1] != right[j - 1]);
+            let mut least = (rows[i - 1][j - 1] + change).min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[left.len()][right.len()]
+}
+
+fn found(lake: &LakeText, query: &TextQuery, segments: usize, segment: usize) -> Vec<usize> {
+    let rows = lake.rows(query, segments).unwrap();
+    rows.iter()
+        .enumerate()
+        .flat_map(|(number, rows)| rows.iter().map(move |row| number * segment + *row as usize))
+        .collect()
+}
+
+fn texts() -> impl Strategy<Value = Vec<String>> {
+    let word =
+        prop::sample::select(vec!["tea", "Teapot", "teal", "milk", "東京", "don't", "dark_mode", "été", "eta", "ta"]);
+    prop::collection::vec(prop::collection::vec(word, 0..9).prop_map(|words| format!("! {}", words.join(" "))), 1..60)
+}
+
+const QUERIES: [&str; 12] = [
+    "tea",
+    "tea milk",
+    "\"tea milk\"",
+    "tea*",
+    "te*",
+    "tea~",
+    "eta~2",
+    "milk -tea",
+    "東京 OR \"dark mode\"",
+    "dark_mode",
+    "tea OR nothing",
+    "tea* OR mil~ -\"don't tea\"",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn a_search_finds_what_reading_every_grain_finds(texts in texts(), segment in 1_usize..40, rows in 1_usize..20) {
+        let lake = lake(&texts, segment, rows);
+        prop_assert_eq!(lake.len(), texts.len() as u64);
+        for query in QUERIES {
+            let query = TextQuery::parse(query).unwrap();
+            let expected = scanned(&texts, &query);
+            let segments = texts.len().div_ceil(segment);
+            prop_assert_eq!(found(&lake, &query, segments, segment), expected.clone());
+            prop_assert_eq!(lake.count(&query).unwrap(), expected.len());
+            let (_, mut hits) = lake.search(&query, texts.len()).unwrap();
+            prop_assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
+            hits.sort_by_key(|hit| (hit.segment, hit.row));
+            prop_assert_eq!(hits.iter().map(|hit| hit.segment * segment + hit.row as usize).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn scores_are_those_of_the_whole_lake(texts in texts(), segment in 1_usize..40) {
+        let lake = lake(&texts, segment, 7);
+        let terms = Terms::of("tea milk");
+        let mut statistics = Statistics::new(2);
+        let counted: Vec<_> = (0..texts.len()).map(|at| with_grain(&blob(&texts[at], at), |grain| Some(terms.count(grain))).unwrap()).collect();
+        for found in &counted {
+            statistics.add(u64::from(found.length), found.counts.iter().map(|count| u64::from(*count)));
+        }
+        let scorer = Scorer::new(&statistics);
+        let (_, hits) = lake.search(&TextQuery::parse("tea milk").unwrap(), 1_000).unwrap();
+        for hit in hits {
+            let expected = scorer.score(&counted[hit.segment * segment + hit.row as usize]).unwrap();
+            prop_assert!((hit.score - expected).abs() < 1e-5, "{} is not {expected}", hit.score);
+        }
+    }
+}
+
+#[test]
+fn the_best_come_first_and_no_more_than_asked_for() {
+    let texts: Vec<String> = (0..50).map(|at| format!("tea {}", "and so on ".repeat(at % 10))).collect();
+    let lake = lake(&texts, 20, 8);
+    let (terms, hits) = lake.search(&TextQuery::parse("te*").unwrap(), 7).unwrap();
+    assert_eq!(terms.wanted, [[["tea"]]]);
+    let texts: Vec<_> = hits.iter().map(|hit| hit.segment * 20 + hit.row as usize).collect();
+    assert_eq!(texts, [0, 10, 20, 30, 40, 1, 11]);
+    assert!(lake.search(&TextQuery::default(), 7).unwrap().1.is_empty());
+    assert!(lake.search(&TextQuery::parse("tea").unwrap(), 0).unwrap().1.is_empty());
+    assert_eq!(lake.search(&TextQuery::parse("tea").unwrap(), usize::MAX).unwrap().1.len(), 50);
+}
+
+#[test]
+fn a_lake_without_segments_has_no_text() {
+    let lake = LakeText::new(&[]).unwrap();
+    assert!(lake.is_empty());
+    assert!(lake.search(&TextQuery::parse("tea").unwrap(), 5).unwrap().1.is_empty());
+}
+
+#[test]
+fn grains_that_cannot_be_read_have_no_words_and_keep_their_row() {
+    let blobs = [b"nothing".to_vec(), blob("tea", 1)];
+    let text = SegmentText::open(pack(&[piece(&blobs)]).into()).unwrap();
+    let lake = LakeText::new(&[Arc::new(text)]).unwrap();
+    assert_eq!(lake.rows(&TextQuery::parse("tea").unwrap(), 1).unwrap(), [[1]]);
+}
+
+#[test]
+fn a_damaged_index_is_refused() {
+    let bytes = pack(&[piece(&[blob("tea time", 0), blob("milk", 1)])]);
+    for at in (0..bytes.len()).step_by(11) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        assert!(SegmentText::open(damaged.into()).is_err(), "byte {at}");
+    }
+    assert!(SegmentText::open(bytes[..bytes.len() - 1].to_vec().into()).is_err());
+    assert!(SegmentText::open(Vec::new().into()).is_err());
+}
+
+#[test]
+fn matched_fields_are_those_that_have_the_words() {
+    let json = r#"{"type":"belief","subject":"ann","relation":"mg:prefers","object":"green tea","confidence":1.0,
+        "created_at":1768477800000,"namespace":"demo","user_id":"u"}"#;
+    let blob = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+    let fields: BTreeMap<&str, Vec<Field>> = ["ann tea", "prefers", "\"green tea\"", "coffee", "tea prefers"]
+        .into_iter()
+        .map(|text| {
+            let phrases = TextQuery::parse(text).unwrap().wanted.into_iter().map(|parts| {
+                parts
+                    .into_iter()
+                    .filter_map(|part| if let Part::Phrase(words) = part { Some(words) } else { None })
+                    .collect()
+            });
+            let terms = SearchTerms { wanted: phrases.collect(), unwanted: Vec::new() };
+            (text, with_grain(&blob, |grain| Some(highlight(grain, &terms))).unwrap().fields)
+        })
+        .collect();
+    assert_eq!(fields["ann tea"], [Field::Subject, Field::Object]);
+    assert_eq!(fields["prefers"], [Field::Relation]);
+    assert_eq!(fields["\"green tea\""], [Field::Object]);
+    assert_eq!(fields["coffee"], []);
+    assert_eq!(fields["tea prefers"], [Field::Relation, Field::Object]);
+}

@@ -1,0 +1,76 @@
+//! Embedders: which vector has a text?
+//!
+//! | written | embeds by |
+//! |---|---|
+//! | `static:FOLDER` | the mean of the vectors of a text's tokens: `tokenizer.json` and `model.safetensors` in the folder |
+//! | `command:PROGRAM ARGUMENTS` | a program that reads a JSON text per line and writes a JSON array of numbers for each |
+//!
+//! Programs are only ever those that a user names: nothing in a lake says what to run.
+
+mod command;
+mod static_table;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use command::CommandEmbedder;
+pub use static_table::StaticEmbedder;
+
+use super::Metric;
+
+/// Why texts have no vectors.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbedError {
+    /// Nobody knows such an embedder.
+    #[error("`{0}` is no embedder; `static:FOLDER` and `command:PROGRAM ARGUMENTS` are")]
+    Unknown(String),
+    /// The model can't be read.
+    #[error("can't read the model in `{folder}`: {reason}")]
+    Model {
+        /// Where it is.
+        folder: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The program failed, or answered what isn't vectors.
+    #[error("the embedder `{program}` failed: {reason}")]
+    Command {
+        /// Its words.
+        program: String,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// Makes vectors of texts.
+pub trait Embedder: fmt::Debug + Send + Sync {
+    /// The name under which its vectors are kept.
+    fn model(&self) -> &str;
+
+    /// How many numbers its vectors have.
+    fn dimensions(&self) -> usize;
+
+    /// How its vectors are compared.
+    fn metric(&self) -> Metric {
+        Metric::Cosine
+    }
+
+    /// A vector for each text, in order. A text without anything that the model knows has one without direction.
+    ///
+    /// # Errors
+    /// [`EmbedError::Command`].
+    fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError>;
+}
+
+/// The embedder that `text` names.
+///
+/// # Errors
+/// [`EmbedError`].
+pub fn embedder(text: &str) -> Result<Arc<dyn Embedder>, EmbedError> {
+    match text.split_once(':') {
+        Some(("static", folder)) => Ok(Arc::new(StaticEmbedder::open(Path::new(folder))?)),
+        Some(("command", words)) => Ok(Arc::new(CommandEmbedder::start(words)?)),
+        _ => Err(EmbedError::Unknown(text.to_owned())),
+    }
+}

@@ -1,0 +1,216 @@
+//! Files of vectors, and the vectors in them by identifier.
+//!
+//! | kind | identifier of a vector |
+//! |---|---|
+//! | Parquet (`.parquet`) | the column `vector_id` (or `id`), beside a column `vector` (or `embedding`) of lists of numbers |
+//! | NumPy (`.npy`), two dimensions of f4, f2 or i1 in C order | the line in `<file>.ids`, else the row's number |
+//! | `.fvecs` | the line in `<file>.ids`, else the row's number |
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Float32Type};
+use gristmill_connectors::source::SourceBytes;
+use half::f16;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::DIMENSION_LIMIT;
+use crate::segment::MappedFile;
+
+/// Why a file of vectors can't be used.
+#[derive(Debug, thiserror::Error)]
+#[error("can't read vectors from `{}`: {reason}", path.display())]
+pub struct VectorFileError {
+    path: PathBuf,
+    reason: String,
+}
+
+/// The vectors of some files. A vector that is named twice is that of the later file.
+#[derive(Debug, Default)]
+pub struct VectorFiles {
+    vectors: HashMap<String, Vec<f32>>,
+}
+
+impl VectorFiles {
+    /// Reads the vectors of `paths` into memory.
+    ///
+    /// # Errors
+    /// [`VectorFileError`].
+    pub fn read(paths: &[PathBuf]) -> Result<VectorFiles, VectorFileError> {
+        let mut files = VectorFiles::default();
+        for path in paths {
+            let rows =
+                read(path).map_err(|reason| VectorFileError { path: path.clone(), reason: reason.to_string() })?;
+            files.vectors.extend(rows);
+        }
+        Ok(files)
+    }
+
+    /// The vector `id`.
+    pub fn get(&self, id: &str) -> Option<&[f32]> {
+        self.vectors.get(id).map(Vec::as_slice)
+    }
+
+    /// How many vectors there are.
+    pub fn len(&self) -> usize {
+        self.vectors.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.vectors.is_empty()
+    }
+}
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+type Rows = Vec<(String, Vec<f32>)>;
+
+fn read(path: &Path) -> Result<Rows, Fault> {
+    let bytes = SourceBytes::map(path)?;
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("parquet") => read_parquet(bytes),
+        Some("npy") => with_ids(path, read_npy(&bytes)?),
+        Some("fvecs") => with_ids(path, read_fvecs(&bytes)?),
+        _ => Err("its name ends in none of .parquet, .npy and .fvecs".into()),
+    }
+}
+
+/// The vectors with the lines of `<file>.ids`, or with their numbers.
+fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, Fault> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".ids");
+    let ids: Vec<String> = match std::fs::read_to_string(&beside) {
+        Ok(text) => text.lines().map(str::to_owned).collect(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            (0..vectors.len()).map(|row| row.to_string()).collect()
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if ids.len() != vectors.len() {
+        return Err(format!("{} vectors and {} identifiers", vectors.len(), ids.len()).into());
+    }
+    Ok(ids.into_iter().zip(vectors).collect())
+}
+
+fn read_parquet(bytes: SourceBytes) -> Result<Rows, Fault> {
+    let mut rows = Vec::new();
+    for batch in ParquetRecordBatchReaderBuilder::try_new(MappedFile(std::sync::Arc::new(bytes)))?.build()? {
+        let batch = batch?;
+        let ids = cast(column(&batch, ["vector_id", "id"])?, &DataType::Utf8)?;
+        let item = DataType::List(std::sync::Arc::new(Field::new("element", DataType::Float32, true)));
+        let vectors = cast(column(&batch, ["vector", "embedding"])?, &item)?;
+        let (ids, vectors) = (ids.as_string::<i32>(), vectors.as_list::<i32>());
+        for row in (0..batch.num_rows()).filter(|row| ids.is_valid(*row) && vectors.is_valid(*row)) {
+            let values = vectors.value(row);
+            rows.push((ids.value(row).to_owned(), values.as_primitive::<Float32Type>().iter().flatten().collect()));
+        }
+    }
+    Ok(rows)
+}
+
+fn column<'b>(batch: &'b RecordBatch, names: [&str; 2]) -> Result<&'b ArrayRef, Fault> {
+    let found = names.iter().find_map(|name| batch.column_by_name(name));
+    found.ok_or_else(|| format!("it has neither a column `{}` nor `{}`", names[0], names[1]).into())
+}
+
+/// Each vector after its number of dimensions (i32).
+fn read_fvecs(bytes: &[u8]) -> Result<Vec<Vec<f32>>, Fault> {
+    let mut vectors = Vec::new();
+    let mut rest = bytes;
+    while let Some((dimensions, after)) = rest.split_first_chunk() {
+        let dimensions = usize::try_from(i32::from_le_bytes(*dimensions)).unwrap_or_default();
+        if !(1..=DIMENSION_LIMIT).contains(&dimensions) {
+            return Err(format!("vector {} has impossible dimensions", vectors.len()).into());
+        }
+        let (own, after) = after.split_at_checked(4 * dimensions).ok_or("its last vector is cut")?;
+        vectors.push(floats(own));
+        rest = after;
+    }
+    if rest.is_empty() { Ok(vectors) } else { Err("its last vector is cut".into()) }
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).filter_map(|four| Some(f32::from_le_bytes(*four.first_chunk()?))).collect()
+}
+
+/// The format of NumPy, versions 1 to 3.
+fn read_npy(bytes: &[u8]) -> Result<Vec<Vec<f32>>, Fault> {
+    let rest = bytes.strip_prefix(b"\x93NUMPY").ok_or("it isn't a NumPy file")?;
+    let (version, rest) = rest.split_first_chunk::<2>().ok_or("its head is cut")?;
+    let (length, rest) = match version[0] {
+        1 => rest.split_first_chunk().map(|(length, rest)| (usize::from(u16::from_le_bytes(*length)), rest)),
+        _ => rest.split_first_chunk().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest)),
+    }
+    .ok_or("its head is cut")?;
+    let (head, data) = rest.split_at_checked(length).ok_or("its head is cut")?;
+    let head = std::str::from_utf8(head)?;
+    if head.contains("'fortran_order': True") {
+        return Err("its numbers are in Fortran order; save it in C order".into());
+    }
+    let (width, number): (usize, fn(&[u8]) -> f32) = match quoted(head, "'descr':").ok_or("its head names no type")? {
+        "<f4" => (4, |bytes| bytes.first_chunk().map_or(f32::NAN, |four| f32::from_le_bytes(*four))),
+        "<f2" => (2, |bytes| bytes.first_chunk().map_or(f32::NAN, |two| f16::from_le_bytes(*two).to_f32())),
+        "|i1" => (1, |bytes| bytes.first().map_or(f32::NAN, |byte| f32::from(*byte as i8))),
+        other => return Err(format!("its numbers are of the type {other}; <f4, <f2 and |i1 are read").into()),
+    };
+    let shape = head.split_once("'shape':").and_then(|(_, rest)| rest.split_once('(')?.1.split_once(')'));
+    let shape: Result<Vec<usize>, _> = shape
+        .ok_or("its head has no shape")?
+        .0
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(str::parse)
+        .collect();
+    let [count, dimensions] = shape?[..] else { return Err("it doesn't have two dimensions".into()) };
+    let size = count.checked_mul(dimensions).and_then(|numbers| numbers.checked_mul(width));
+    if size != Some(data.len()) || !(1..=DIMENSION_LIMIT).contains(&dimensions) {
+        return Err("its size isn't what its head says".into());
+    }
+    Ok(data.chunks_exact(width * dimensions).map(|row| row.chunks_exact(width).map(number).collect()).collect())
+}
+
+/// The text in quotation marks behind `key`.
+fn quoted<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    let rest = text.split_once(key)?.1.trim_start().strip_prefix('\'')?;
+    Some(rest.split_once('\'')?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numpy_files_of_all_known_types_are_read() {
+        let file = |descr: &str, data: &[u8]| {
+            let head = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (2, 2), }}\n");
+            [&b"\x93NUMPY\x01\x00"[..], &(head.len() as u16).to_le_bytes(), head.as_bytes(), data].concat()
+        };
+        let floats: Vec<u8> = [1.0_f32, -2.0, 0.5, 4.0].iter().flat_map(|number| number.to_le_bytes()).collect();
+        let halves: Vec<u8> =
+            [1.0, -2.0, 0.5, 4.0].iter().flat_map(|number| f16::from_f32(*number).to_le_bytes()).collect();
+        let expected = [[1.0, -2.0], [0.5, 4.0]];
+        assert_eq!(read_npy(&file("<f4", &floats)).unwrap(), expected);
+        assert_eq!(read_npy(&file("<f2", &halves)).unwrap(), expected);
+        assert_eq!(read_npy(&file("|i1", &[1, 254, 0, 4])).unwrap(), [[1.0, -2.0], [0.0, 4.0]]);
+        assert!(read_npy(&file("<f4", &floats[1..])).is_err());
+        assert!(read_npy(&file("<i8", &floats)).is_err());
+        for end in 0..file("<f4", &floats).len() {
+            assert!(read_npy(&file("<f4", &floats)[..end]).is_err());
+        }
+    }
+
+    #[test]
+    fn fvecs_are_read_and_cut_ones_refused() {
+        let vector = |numbers: &[f32]| {
+            let numbers = numbers.iter().flat_map(|number| number.to_le_bytes());
+            [&2_i32.to_le_bytes()[..], &numbers.collect::<Vec<u8>>()].concat()
+        };
+        let file = [vector(&[1.0, 2.0]), vector(&[3.0, 4.0])].concat();
+        assert_eq!(read_fvecs(&file).unwrap(), [[1.0, 2.0], [3.0, 4.0]]);
+        assert!(read_fvecs(&file[..file.len() - 1]).is_err());
+        assert!(read_fvecs(&(-1_i32).to_le_bytes()).is_err());
+    }
+}

@@ -1,0 +1,309 @@
+//! The vectors of a lake: making the files of all its segments, and searching all of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::Field;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde::Serialize;
+
+use super::embed::Embedder;
+use super::files::VectorFiles;
+use super::{Metric, VectorBuilder, VectorIndex, file_name, is_vector_file};
+use crate::error::{Context, EngineError, Result};
+use crate::index::builder::{SidecarFile, publish};
+use crate::lake::Lake;
+use crate::segment::{MappedFile, SIDECARS, SegmentId};
+use crate::text::{text_fields, visit_texts, with_grain};
+
+/// Where vectors come from.
+#[derive(Debug, Clone)]
+pub enum VectorSource {
+    /// From files, by the identifiers in `embedding_refs`.
+    Files(Arc<VectorFiles>),
+    /// From the texts of grains.
+    Embedder(Arc<dyn Embedder>),
+}
+
+/// What was done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct VectorReport {
+    /// Segments of the lake.
+    pub segments: u64,
+    /// Vectors by model.
+    pub vectors: BTreeMap<String, u64>,
+    /// References to vectors that no file has.
+    pub missing: u64,
+    /// Vectors that don't fit: of other dimensions, without direction, not finite, or of an unknown metric.
+    pub unfit: u64,
+    /// Bytes of the files that were written.
+    pub bytes: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Makes the vectors of every segment of `lake`; those of the same models that were there before are replaced. One segment is
+/// in memory at a time.
+///
+/// # Errors
+/// [`EngineError::File`] if a segment can't be read, a text can't be embedded or a file can't be written.
+pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorReport> {
+    let started = std::time::Instant::now();
+    let mut report = VectorReport::default();
+    for segment in lake.segments()? {
+        let path = lake.grains.path_of(&segment.file.name);
+        let bytes = lake.location().read(&path).await?;
+        let (own, rows) = (source.clone(), segment.file.rows);
+        let made = tokio::task::spawn_blocking(move || Collected::of(bytes, &own).map(|found| found.files(rows)));
+        let (files, counts) = made.await.file("can't index", &path)?.file("can't index", &path)?;
+        publish(lake.location(), &segment.id, &files).await?;
+        lake.sidecars().forget(&segment.id);
+        report.segments += 1;
+        report.missing += counts.missing;
+        report.unfit += counts.unfit;
+        report.bytes += files.iter().map(|file| file.bytes.len() as u64).sum::<u64>();
+        for (model, count) in counts.vectors {
+            *report.vectors.entry(model).or_default() += count;
+        }
+    }
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// The vectors of one segment by model.
+#[derive(Default)]
+struct Collected {
+    builders: BTreeMap<String, VectorBuilder>,
+    missing: u64,
+    unfit: u64,
+}
+
+/// What was counted in one segment.
+struct Counts {
+    vectors: BTreeMap<String, u64>,
+    missing: u64,
+    unfit: u64,
+}
+
+/// Rows that are read, and embedded, at a time.
+const BATCH: usize = 8_192;
+
+impl Collected {
+    fn of(bytes: gristmill_connectors::source::SourceBytes, source: &VectorSource) -> Result<Collected, Fault> {
+        let reader = ParquetRecordBatchReaderBuilder::try_new(MappedFile(Arc::new(bytes)))?;
+        let column = match source {
+            VectorSource::Files(_) => Field::EmbeddingRefs.name(),
+            VectorSource::Embedder(_) => IdentityColumn::Blob.name(),
+        };
+        let mask = ProjectionMask::columns(reader.parquet_schema(), [column]);
+        let mut collected = Collected::default();
+        let mut first_row = 0;
+        if let VectorSource::Embedder(embedder) = source {
+            // A segment without texts has an index without vectors, not none.
+            collected.builder(embedder.model(), embedder.dimensions(), Some(embedder.metric()));
+        }
+        for batch in reader.with_projection(mask).with_batch_size(BATCH).build()? {
+            let batch = batch?;
+            match source {
+                VectorSource::Files(files) => collected.refer(&batch, first_row, files)?,
+                VectorSource::Embedder(embedder) => collected.embed(&batch, first_row, &**embedder)?,
+            }
+            first_row += batch.num_rows() as u32;
+        }
+        Ok(collected)
+    }
+
+    fn builder(&mut self, model: &str, dimensions: usize, metric: Option<Metric>) -> Option<&mut VectorBuilder> {
+        if !self.builders.contains_key(model) {
+            self.builders.insert(model.to_owned(), VectorBuilder::new(model, dimensions, metric?)?);
+        }
+        self.builders.get_mut(model)
+    }
+
+    /// Adds the vectors to which the rows of `batch` refer.
+    fn refer(&mut self, batch: &RecordBatch, first_row: u32, files: &VectorFiles) -> Result<(), Fault> {
+        let lists = batch.column(0).as_list_opt::<i32>().ok_or("`embedding_refs` is no list")?;
+        for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
+            let references = lists.value(row);
+            let references = references.as_struct_opt().ok_or("`embedding_refs` has no structs")?;
+            let text = |name: &str, at: usize| {
+                let column = references.column_by_name(name)?.as_string_opt::<i32>()?;
+                column.is_valid(at).then(|| column.value(at).to_owned())
+            };
+            let stated =
+                references.column_by_name("dimensions").and_then(|column| column.as_primitive_opt::<Int64Type>());
+            for at in 0..references.len() {
+                let Some(vector) = text("vector_id", at).and_then(|id| files.get(&id)) else {
+                    self.missing += 1;
+                    continue;
+                };
+                let model = text("model", at).unwrap_or_else(|| "unnamed".to_owned());
+                let metric = Metric::named(text("distance_metric", at).as_deref());
+                let fits = stated.is_none_or(|stated| stated.is_null(at) || stated.value(at) == vector.len() as i64);
+                let builder = if fits { self.builder(&model, vector.len(), metric) } else { None };
+                let same = builder.is_some_and(|builder| {
+                    Some(builder.metric()) == metric && builder.add(first_row + row as u32, vector)
+                });
+                self.unfit += u64::from(!same);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the vectors of the texts of `batch`.
+    fn embed(&mut self, batch: &RecordBatch, first_row: u32, embedder: &dyn Embedder) -> Result<(), Fault> {
+        let blobs = batch.column(0).as_binary_opt::<i32>().ok_or("`blob` isn't binary")?;
+        let (mut rows, mut texts) = (Vec::new(), Vec::new());
+        for row in 0..blobs.len() {
+            if let Some(text) = embedded_text(blobs.value(row)) {
+                rows.push(first_row + row as u32);
+                texts.push(text);
+            }
+        }
+        let vectors = embedder.embed(&texts)?;
+        for (row, vector) in rows.into_iter().zip(vectors) {
+            let builder = self.builder(embedder.model(), embedder.dimensions(), Some(embedder.metric()));
+            let added = builder.is_some_and(|builder| builder.add(row, &vector));
+            self.unfit += u64::from(!added);
+        }
+        Ok(())
+    }
+
+    fn files(self, segment_rows: u64) -> (Vec<SidecarFile>, Counts) {
+        let mut counts = Counts { vectors: BTreeMap::new(), missing: self.missing, unfit: self.unfit };
+        let mut files = Vec::new();
+        for (model, builder) in self.builders {
+            let name = file_name(&model);
+            counts.vectors.insert(model, builder.len() as u64);
+            files.push(SidecarFile { name, bytes: builder.build(segment_rows) });
+        }
+        (files, counts)
+    }
+}
+
+/// Bytes of a grain's text that are embedded at most.
+const TEXT_LIMIT: usize = 8 << 10;
+
+/// The text of a grain, its parts in lines; `None` if there is none.
+fn embedded_text(blob: &[u8]) -> Option<String> {
+    let text = with_grain(blob, |grain| {
+        let mut text = String::new();
+        for field in text_fields(grain.grain_type()?) {
+            visit_texts(grain, *field, &mut |part| {
+                if text.len() < TEXT_LIMIT {
+                    text.push_str(&part[..part.floor_char_boundary(TEXT_LIMIT - text.len())]);
+                    text.push('\n');
+                }
+            });
+        }
+        Some(text)
+    })?;
+    (!text.trim().is_empty()).then_some(text)
+}
+
+/// The vectors of all segments of a lake for one model.
+#[derive(Debug)]
+pub struct LakeVectors {
+    segments: Vec<Arc<VectorIndex>>,
+}
+
+/// A row that is near.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct VectorHit {
+    /// The place of its segment in the lake.
+    pub segment: usize,
+    /// Its row there.
+    pub row: u32,
+    /// How alike it is: 1 for the same, falling towards 0.
+    pub score: f64,
+}
+
+/// Candidates at a time, unless more rows are asked for.
+const EFFORT: usize = 96;
+
+impl LakeVectors {
+    /// The vectors of `model`, or of the only model that there is. Segments without vectors of it are refused: they can't be
+    /// found, which would be a wrong answer.
+    ///
+    /// # Errors
+    /// [`EngineError::Vectors`] if there is no such model, several and none is named, or a segment's vectors are missing or
+    /// damaged.
+    pub async fn open(lake: &Lake, model: Option<&str>) -> Result<LakeVectors> {
+        let files = files_of(lake).await?;
+        let segments = lake.segments()?;
+        let name = match model {
+            Some(model) => file_name(model),
+            None => only_name(&files)?,
+        };
+        let mut opened = Vec::with_capacity(segments.len());
+        for segment in &segments {
+            if !files.get(&segment.id).is_some_and(|names| names.contains(&name)) {
+                return Err(EngineError::Vectors(format!(
+                    "the segment {} has none of this model",
+                    segment.id.as_str()
+                )));
+            }
+            opened.push(lake.sidecars().vectors(lake.location(), segment, &name).await?);
+        }
+        Ok(LakeVectors { segments: opened })
+    }
+
+    /// The model.
+    pub fn model(&self) -> Option<&str> {
+        self.segments.first().map(|index| index.model())
+    }
+
+    /// How many numbers a vector of each segment has, if there are segments.
+    pub fn dimensions(&self) -> Option<usize> {
+        self.segments.iter().find(|index| !index.is_empty()).map(|index| index.dimensions())
+    }
+
+    /// The `limit` rows nearest to `vector`, nearest first.
+    pub fn search(&self, vector: &[f32], limit: usize) -> Vec<VectorHit> {
+        let mut hits = Vec::new();
+        for (segment, index) in self.segments.iter().enumerate() {
+            let near = index.search(vector, limit, EFFORT.max(2 * limit));
+            hits.extend(near.into_iter().map(|near| VectorHit {
+                segment,
+                row: near.row,
+                score: index.metric().similarity(near.distance),
+            }));
+        }
+        hits.sort_by(|left, right| right.score.total_cmp(&left.score));
+        hits.truncate(limit);
+        hits
+    }
+}
+
+/// The names of each segment's files of vectors.
+async fn files_of(lake: &Lake) -> Result<HashMap<SegmentId, Vec<String>>> {
+    let mut files: HashMap<SegmentId, Vec<String>> = HashMap::new();
+    let segments = lake.segments()?;
+    for file in lake.location().list(SIDECARS).await? {
+        let parts: Vec<_> = file.location.parts().collect();
+        if let [_, segment, name] = &parts[..]
+            && is_vector_file(name.as_ref())
+            && let Some(found) = segments.iter().find(|known| known.id.as_str() == segment.as_ref())
+        {
+            files.entry(found.id.clone()).or_default().push(name.as_ref().to_owned());
+        }
+    }
+    Ok(files)
+}
+
+fn only_name(files: &HashMap<SegmentId, Vec<String>>) -> Result<String> {
+    let mut names: Vec<&String> = files.values().flatten().collect();
+    names.sort();
+    names.dedup();
+    match names[..] {
+        [name] => Ok(name.clone()),
+        [] => Err(EngineError::Vectors("there are none".to_owned())),
+        _ => Err(EngineError::Vectors("there are those of several models; name one".to_owned())),
+    }
+}

@@ -1,0 +1,63 @@
+//! Distances over half precision, on the kernels of `simsimd`.
+
+use half::f16;
+use hnsw_rs::anndists::dist::Distance;
+use serde::{Deserialize, Serialize};
+use simsimd::SpatialSimilarity;
+
+/// How far apart two vectors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// The angle: 1 − cosine. Vectors are brought to length 1 when they are stored.
+    Cosine,
+    /// The square of the straight distance.
+    L2,
+}
+
+impl Metric {
+    /// The metric that a grain's `distance_metric` names; cosine if it names none. `None` if it isn't known here.
+    pub fn named(name: Option<&str>) -> Option<Metric> {
+        match name.map(str::to_ascii_lowercase).as_deref() {
+            None | Some("cosine" | "cos" | "angular") => Some(Metric::Cosine),
+            Some("l2" | "euclidean" | "l2sq") => Some(Metric::L2),
+            Some(_) => None,
+        }
+    }
+
+    /// `vector` as it is stored; `None` if it has no direction or isn't finite in half precision.
+    pub fn stored(self, vector: &[f32]) -> Option<Vec<Half>> {
+        let scale = match self {
+            Metric::Cosine => 1.0 / vector.iter().map(|part| f64::from(*part).powi(2)).sum::<f64>().sqrt(),
+            Metric::L2 => 1.0,
+        };
+        let halves = vector.iter().map(|part| f16::from_f64(f64::from(*part) * scale));
+        halves.map(|half| half.is_finite().then(|| simsimd::f16(half.to_bits()))).collect()
+    }
+
+    /// The distance of two stored vectors; not negative.
+    pub fn distance(self, left: &[Half], right: &[Half]) -> f32 {
+        let distance = match self {
+            Metric::Cosine => Half::dot(left, right).map(|dot| 1.0 - dot),
+            Metric::L2 => Half::l2sq(left, right),
+        };
+        distance.map_or(f32::MAX, |distance| distance.max(0.0) as f32)
+    }
+
+    /// How alike two vectors at `distance` are: 1 for the same, falling towards 0.
+    pub fn similarity(self, distance: f32) -> f64 {
+        match self {
+            Metric::Cosine => (1.0 - f64::from(distance) / 2.0).clamp(0.0, 1.0),
+            Metric::L2 => 1.0 / (1.0 + f64::from(distance)),
+        }
+    }
+}
+
+/// A number in half precision, as the kernels take it.
+pub type Half = simsimd::f16;
+
+impl Distance<Half> for Metric {
+    fn eval(&self, left: &[Half], right: &[Half]) -> f32 {
+        self.distance(left, right)
+    }
+}

@@ -1,0 +1,278 @@
+//! The opened file: which of its vectors are nearest to another.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashMap};
+use std::ops::Range;
+
+use gristmill_connectors::source::SourceBytes;
+
+use super::metric::{Half, Metric};
+use super::{CHECKSUM, DIMENSION_LIMIT, Head, MAGIC};
+
+/// Why an index of vectors can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the index of vectors is damaged: {0}")]
+pub struct DamagedVectors(&'static str);
+
+/// The vectors of one segment for one model, borrowing their file's bytes.
+#[derive(Debug)]
+pub struct VectorIndex {
+    bytes: SourceBytes,
+    head: Head,
+    /// The vectors, if the bytes aren't aligned for them.
+    copied: Option<Vec<Half>>,
+    vectors: Range<usize>,
+    rows: usize,
+    levels: usize,
+    ends: usize,
+    neighbours: usize,
+}
+
+/// A row that is near.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Near {
+    /// The row in the segment.
+    pub row: u32,
+    /// How far its nearest vector is, by the index's metric.
+    pub distance: f32,
+}
+
+impl VectorIndex {
+    /// Opens the index in `bytes` after checking all of it. Reads every byte once.
+    ///
+    /// # Errors
+    /// [`DamagedVectors`] if it isn't whole.
+    pub fn open(bytes: SourceBytes) -> Result<VectorIndex, DamagedVectors> {
+        let content = bytes.len().checked_sub(CHECKSUM).and_then(|end| bytes.split_at_checked(end));
+        let (content, checksum) = content.ok_or(DamagedVectors("shorter than its checksum"))?;
+        let rest = content.strip_prefix(MAGIC).ok_or(DamagedVectors("other magic"))?;
+        if blake3::hash(content).as_bytes() != checksum {
+            return Err(DamagedVectors("checksum differs"));
+        }
+        let (length, rest) = rest.split_first_chunk().ok_or(DamagedVectors("no head"))?;
+        let json = rest.get(..u32::from_le_bytes(*length) as usize).ok_or(DamagedVectors("its head is cut"))?;
+        let head: Head = serde_json::from_slice(json).map_err(|_| DamagedVectors("its head is no JSON of a head"))?;
+        let layout = Layout::of(&head, MAGIC.len() + 4 + json.len()).ok_or(DamagedVectors("impossible counts"))?;
+        if layout.end != content.len() {
+            return Err(DamagedVectors("cut or grown"));
+        }
+        let halves = content.get(layout.vectors.clone()).unwrap_or_default();
+        let copied = halves_in(halves).is_none().then(|| copied(halves));
+        let Layout { vectors, rows, levels, ends, neighbours, .. } = layout;
+        Ok(VectorIndex { bytes, head, copied, vectors, rows, levels, ends, neighbours })
+    }
+
+    /// How many rows the segment has that it was made of.
+    pub fn segment_rows(&self) -> u64 {
+        self.head.rows
+    }
+
+    /// The model that made the vectors.
+    pub fn model(&self) -> &str {
+        &self.head.model
+    }
+
+    /// How many numbers a vector has.
+    pub fn dimensions(&self) -> usize {
+        self.head.dimensions
+    }
+
+    /// How distances are measured.
+    pub fn metric(&self) -> Metric {
+        self.head.metric
+    }
+
+    /// How many vectors there are.
+    pub fn len(&self) -> usize {
+        self.head.count
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.head.count == 0
+    }
+
+    /// The `limit` rows nearest to `vector`, nearest first, found by walking the graph with `effort` candidates at a time (at
+    /// least `limit`): the more, the surer. A vector of other dimensions or without direction is near to nothing.
+    pub fn search(&self, vector: &[f32], limit: usize, effort: usize) -> Vec<Near> {
+        match self.stored(vector) {
+            Some(wanted) => self.nearest_rows(self.walk(&wanted, effort.max(limit)), limit),
+            None => Vec::new(),
+        }
+    }
+
+    /// As [`VectorIndex::search`], by looking at every vector: exact, and slow.
+    pub fn scan(&self, vector: &[f32], limit: usize) -> Vec<Near> {
+        let Some(wanted) = self.stored(vector) else { return Vec::new() };
+        let mut all: Vec<Candidate> =
+            (0..self.head.count as u32).map(|number| self.candidate(&wanted, number)).collect();
+        all.sort_unstable();
+        self.nearest_rows(all, limit)
+    }
+
+    fn stored(&self, vector: &[f32]) -> Option<Vec<Half>> {
+        (vector.len() == self.head.dimensions).then(|| self.head.metric.stored(vector)).flatten()
+    }
+
+    /// Of candidates, nearest first, the rows; each once.
+    fn nearest_rows(&self, candidates: Vec<Candidate>, limit: usize) -> Vec<Near> {
+        let mut seen = HashMap::new();
+        let mut nearest = Vec::new();
+        for candidate in candidates {
+            let row = self.number(self.rows, candidate.number as usize);
+            if nearest.len() < limit && seen.insert(row, ()).is_none() {
+                nearest.push(Near { row, distance: candidate.distance });
+            }
+        }
+        nearest
+    }
+
+    /// Down the levels greedily, then around the nearest on the lowest.
+    fn walk(&self, wanted: &[Half], effort: usize) -> Vec<Candidate> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut nearest = self.candidate(wanted, self.head.entry.min(self.head.count as u32 - 1));
+        for level in (1..=self.level(nearest.number)).rev() {
+            loop {
+                let near = self.neighbours(nearest.number, level).map(|number| self.candidate(wanted, number)).min();
+                match near {
+                    Some(nearer) if nearer < nearest => nearest = nearer,
+                    _ => break,
+                }
+            }
+        }
+        self.around(wanted, nearest, effort)
+    }
+
+    fn around(&self, wanted: &[Half], start: Candidate, effort: usize) -> Vec<Candidate> {
+        let mut seen = vec![0_u64; self.head.count.div_ceil(64)];
+        mark(&mut seen, start.number);
+        let mut open = BinaryHeap::from([Reverse(start)]);
+        let mut found = BinaryHeap::from([start]);
+        while let Some(Reverse(next)) = open.pop() {
+            if found.len() >= effort && found.peek().is_some_and(|farthest| *farthest < next) {
+                break;
+            }
+            for number in self.neighbours(next.number, 0) {
+                if !mark(&mut seen, number) {
+                    continue;
+                }
+                let candidate = self.candidate(wanted, number);
+                if found.len() < effort || found.peek().is_some_and(|farthest| candidate < *farthest) {
+                    open.push(Reverse(candidate));
+                    found.push(candidate);
+                    if found.len() > effort {
+                        found.pop();
+                    }
+                }
+            }
+        }
+        found.into_sorted_vec()
+    }
+
+    fn candidate(&self, wanted: &[Half], number: u32) -> Candidate {
+        Candidate { distance: self.head.metric.distance(wanted, self.vector(number)), number }
+    }
+
+    fn vector(&self, number: u32) -> &[Half] {
+        let all = match &self.copied {
+            Some(copied) => copied,
+            None => self.bytes.get(self.vectors.clone()).and_then(halves_in).unwrap_or_default(),
+        };
+        let start = number as usize * self.head.dimensions;
+        all.get(start..start + self.head.dimensions).unwrap_or_default()
+    }
+
+    fn level(&self, number: u32) -> u8 {
+        self.bytes.get(self.levels + number as usize).copied().unwrap_or_default()
+    }
+
+    /// The neighbours of a vector on one level; of a forged file only those that exist.
+    fn neighbours(&self, number: u32, level: u8) -> impl Iterator<Item = u32> {
+        let number = number as usize;
+        let mut start = number.checked_sub(1).map_or(0, |before| self.number(self.ends, before) as usize);
+        let end = (self.number(self.ends, number) as usize).min(self.head.neighbours);
+        for _ in 0..level {
+            start += 1 + self.number(self.neighbours, start) as usize;
+            start = start.min(end);
+        }
+        let length = if start < end { self.number(self.neighbours, start) as usize } else { 0 };
+        let list = start + 1..(start + 1).saturating_add(length).min(end).max(start + 1);
+        list.map(|place| self.number(self.neighbours, place)).filter(|number| (*number as usize) < self.head.count)
+    }
+
+    /// The integer at `place` of the list that begins at `start`; 0 beyond the end.
+    fn number(&self, start: usize, place: usize) -> u32 {
+        let bytes = self.bytes.get(start + 4 * place..).and_then(|rest| rest.first_chunk());
+        bytes.map_or(0, |chunk| u32::from_le_bytes(*chunk))
+    }
+}
+
+/// A vector that may be near; ordered by distance, then by number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Candidate {
+    distance: f32,
+    number: u32,
+}
+
+impl Eq for Candidate {}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.distance.total_cmp(&other.distance).then(self.number.cmp(&other.number))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Marks a number; false if it was marked before or there is no such number.
+fn mark(seen: &mut [u64], number: u32) -> bool {
+    let Some(word) = seen.get_mut(number as usize / 64) else { return false };
+    let bit = 1 << (number % 64);
+    let fresh = *word & bit == 0;
+    *word |= bit;
+    fresh
+}
+
+/// Where everything is, as the head says.
+struct Layout {
+    vectors: Range<usize>,
+    rows: usize,
+    levels: usize,
+    ends: usize,
+    neighbours: usize,
+    end: usize,
+}
+
+impl Layout {
+    /// `None` if the head states what can't be.
+    fn of(head: &Head, start: usize) -> Option<Layout> {
+        let fits = (1..=DIMENSION_LIMIT).contains(&head.dimensions) && head.count <= u32::MAX as usize;
+        let count = Some(head.count).filter(|_| fits)?;
+        let rows = start.checked_add(count.checked_mul(2 * head.dimensions)?)?;
+        let levels = rows.checked_add(count.checked_mul(4)?)?;
+        let ends = levels.checked_add(count.next_multiple_of(4))?;
+        let neighbours = ends.checked_add(count.checked_mul(4)?)?;
+        let end = neighbours.checked_add(head.neighbours.checked_mul(4)?)?;
+        Some(Layout { vectors: start..rows, rows, levels, ends, neighbours, end })
+    }
+}
+
+/// `bytes` as halves, where they lie; `None` if they aren't aligned for that, or on a machine with other byte order.
+fn halves_in(bytes: &[u8]) -> Option<&[Half]> {
+    if cfg!(target_endian = "big") || bytes.len() % 2 != 0 || !bytes.as_ptr().cast::<Half>().is_aligned() {
+        return None;
+    }
+    // SAFETY: a `Half` is two bytes of any value (`repr(transparent)` over `u16`). The pointer was checked to be aligned, the
+    // length is that of the bytes, and the lifetime is theirs.
+    Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<Half>(), bytes.len() / 2) })
+}
+
+fn copied(bytes: &[u8]) -> Vec<Half> {
+    bytes.chunks_exact(2).map(|pair| simsimd::f16(u16::from_le_bytes([pair[0], pair[1]]))).collect()
+}

@@ -1,0 +1,365 @@
+//! `search(text [, k])`: the grains that fit a search best, with all columns of `grains` behind what the search says of them.
+//!
+//! What `text` may ask for is described at [`TextQuery`]. The `k` best of the whole lake are found (10 if not said), then other
+//! conditions of the query apply to these.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, ListBuilder, RecordBatch, RecordBatchOptions, StringArray, StringBuilder,
+    UInt32Array,
+};
+use arrow::compute::{cast, concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, Field as ArrowField, Float64Type, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_datafusion_err, plan_datafusion_err};
+use datafusion::datasource::TableType;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::{DataFrame, SessionContext};
+use gristmill_engine::index::fulltext::{Highlight, SearchTerms, TextHit, TextQuery, highlight};
+use gristmill_engine::lake::Lake;
+use gristmill_engine::text::with_grain;
+use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use serde::Serialize;
+
+use super::as_of::literal;
+use super::external;
+use super::lake_table::LakeTable;
+
+const SEARCH: &str = "search";
+
+/// Grains that are found unless the user says how many.
+const DEFAULT_LIMIT: usize = 10;
+
+/// Grains that are found at most.
+pub(super) const LIMIT: usize = 10_000;
+
+/// The standard response to a search (§28.1).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SearchEnvelope {
+    /// The grains that fit best, best first.
+    pub results: Vec<SearchResult>,
+    /// How many grains have the words of the search, exactly; at least as many as are shown.
+    pub total: u64,
+    /// Always absent: a search for more says so by its limit.
+    pub next_cursor: Option<String>,
+}
+
+/// A grain that fits a search.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SearchResult {
+    /// The whole grain.
+    pub grain: serde_json::Value,
+    /// How well it fits, in [0, 1].
+    pub score: f64,
+    /// The fields that have the words that were looked for.
+    pub matched_fields: Vec<String>,
+    /// Its address.
+    pub content_address: String,
+    /// The words around the match; not part of the standard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<String>,
+}
+
+/// How a text is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SearchMode {
+    /// By its words.
+    #[default]
+    Text,
+    /// By what it means, as an embedder sees it.
+    Vector,
+    /// By both.
+    Hybrid,
+}
+
+impl SearchMode {
+    /// The table function that searches so.
+    pub const fn function(self) -> &'static str {
+        match self {
+            SearchMode::Text => SEARCH,
+            SearchMode::Vector => "vector_search",
+            SearchMode::Hybrid => "hybrid_search",
+        }
+    }
+}
+
+/// Searches `lake` for `text` and answers the `limit` grains that fit best, with how many have its words.
+///
+/// # Errors
+/// A refused search ([`TextQueryError`](gristmill_engine::index::fulltext::TextQueryError)) or whatever reading the lake says,
+/// as [`DataFusionError`].
+pub async fn search(
+    context: &SessionContext,
+    lake: &Lake,
+    text: &str,
+    limit: usize,
+    mode: SearchMode,
+) -> Result<SearchEnvelope> {
+    let query = TextQuery::parse(text).map_err(external)?;
+    let columns = "grain_json(blob) AS grain, score, matched_fields, content_address, snippet";
+    let found = search_rows(context, columns, text, limit, mode).await?.collect().await?;
+    let words = lake.sidecars().lake_text(lake).await.map_err(external)?;
+    let total = tokio::task::spawn_blocking(move || words.count(&query)).await.map_err(external)?.map_err(external)?;
+    let mut results = Vec::new();
+    for batch in found {
+        for row in 0..batch.num_rows() {
+            results.push(result(&batch, row)?);
+        }
+    }
+    let total = total.max(results.len()) as u64;
+    Ok(SearchEnvelope { results, total, next_cursor: None })
+}
+
+/// The `limit` grains that fit `text` best, best first, with `columns` (SQL over the columns of `search`).
+///
+/// # Errors
+/// As [`search`].
+pub async fn search_rows(
+    context: &SessionContext,
+    columns: &str,
+    text: &str,
+    limit: usize,
+    mode: SearchMode,
+) -> Result<DataFrame> {
+    let (function, text, limit) = (mode.function(), text.replace('\'', "''"), limit.min(LIMIT));
+    context.sql(&format!("SELECT {columns} FROM {function}('{text}', {limit})")).await
+}
+
+fn result(batch: &RecordBatch, row: usize) -> Result<SearchResult> {
+    let text = |column: usize| cast(batch.column(column), &DataType::Utf8);
+    let cell = |column: &ArrayRef| column.is_valid(row).then(|| column.as_string::<i32>().value(row).to_owned());
+    let fields = batch.column(2).as_list::<i32>().value(row);
+    let fields = fields.as_string::<i32>().iter().flatten().map(str::to_owned).collect();
+    let grain = cell(&text(0)?).and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+    Ok(SearchResult {
+        grain,
+        score: batch.column(1).as_primitive::<Float64Type>().value(row),
+        matched_fields: fields,
+        content_address: cell(&text(3)?).unwrap_or_default(),
+        snippet: cell(&text(4)?),
+    })
+}
+
+/// Registers the function.
+pub(super) fn register(context: &SessionContext, source: &Source) {
+    context.register_udtf(SEARCH, Arc::new(SearchFunction { source: source.clone() }));
+}
+
+/// Where grains are found and read.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) lake: Lake,
+    pub(super) grains: Arc<LakeTable>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "grains of {}", self.lake.location().name())
+    }
+}
+
+#[derive(Debug)]
+struct SearchFunction {
+    source: Source,
+}
+
+impl TableFunctionImpl for SearchFunction {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let usage =
+            || plan_datafusion_err!("{SEARCH} takes a text and, if not {DEFAULT_LIMIT}, how many grains to find");
+        let (text, limit) = match args.exprs() {
+            [text] => (text, DEFAULT_LIMIT),
+            [text, limit] => (text, limit_of(limit).ok_or_else(usage)?),
+            _ => return Err(usage()),
+        };
+        let query = TextQuery::parse(&text_of(text).ok_or_else(usage)?).map_err(external)?;
+        Ok(Arc::new(SearchTable { source: self.source.clone(), query, limit }))
+    }
+}
+
+/// The text of a literal.
+pub(super) fn text_of(expr: &Expr) -> Option<String> {
+    match literal(expr)? {
+        ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => text,
+        _ => None,
+    }
+}
+
+/// How many grains to find, as a literal says; at most [`LIMIT`].
+pub(super) fn limit_of(expr: &Expr) -> Option<usize> {
+    match literal(expr)?.cast_to(&DataType::Int64).ok()? {
+        ScalarValue::Int64(Some(limit)) => usize::try_from(limit).ok().map(|limit| limit.min(LIMIT)),
+        _ => None,
+    }
+}
+
+/// A search as a table.
+#[derive(Debug)]
+struct SearchTable {
+    source: Source,
+    query: TextQuery,
+    limit: usize,
+}
+
+/// The columns before those of `grains`.
+pub(super) fn found_schema() -> SchemaRef {
+    let list = DataType::List(Arc::new(ArrowField::new("element", DataType::Utf8, true)));
+    let own = [
+        ArrowField::new("score", DataType::Float64, false),
+        ArrowField::new("snippet", DataType::Utf8, true),
+        ArrowField::new("matched_fields", list, false),
+    ];
+    let grains = grains_schema();
+    let grains = grains.fields().iter().map(|field| field.as_ref().clone());
+    Arc::new(Schema::new(own.into_iter().chain(grains).collect::<Vec<_>>()))
+}
+
+#[async_trait]
+impl TableProvider for SearchTable {
+    fn schema(&self) -> SchemaRef {
+        found_schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let text = self.source.lake.sidecars().lake_text(&self.source.lake).await.map_err(external)?;
+        let (query, limit) = (self.query.clone(), self.limit);
+        let found = tokio::task::spawn_blocking(move || text.search(&query, limit)).await.map_err(external)?;
+        let (terms, hits) = found.map_err(external)?;
+        let hits: Vec<Found> = hits.iter().map(Found::from).collect();
+        let batch = self.source.rows(state, &hits, &terms, projection).await?;
+        let schema = batch.schema();
+        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None)?)
+    }
+}
+
+/// A row that was found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Found {
+    /// The place of its segment in the lake.
+    pub(super) segment: usize,
+    pub(super) row: u32,
+    pub(super) score: f64,
+}
+
+impl From<&TextHit> for Found {
+    fn from(hit: &TextHit) -> Found {
+        Found { segment: hit.segment, row: hit.row, score: hit.score }
+    }
+}
+
+impl Source {
+    /// The rows of `found` in those columns of [`found_schema`] that `projection` names, best first, equal ones in the order
+    /// of their addresses.
+    pub(super) async fn rows(
+        &self,
+        state: &dyn Session,
+        found: &[Found],
+        terms: &SearchTerms,
+        projection: Option<&Vec<usize>>,
+    ) -> Result<RecordBatch> {
+        let schema = found_schema();
+        let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
+        let own = schema.fields().len() - grains_schema().fields().len();
+        let shows = wanted.contains(&SNIPPET) || wanted.contains(&MATCHED_FIELDS);
+        let needed: Vec<usize> = (0..grains_schema().fields().len())
+            .filter(|column| {
+                wanted.contains(&(own + column))
+                    || *column == IdentityColumn::ContentAddress as usize
+                    || (shows && *column == IdentityColumn::Blob as usize)
+            })
+            .collect();
+        let (scores, grains) = self.read(state, found, &needed).await?;
+        let shown = if shows { highlights(&grains, terms) } else { Vec::new() };
+        let own = own_columns(scores, &shown, grains.num_rows());
+        let column = |column: &usize| match own.get(*column) {
+            Some(column) => Some(Arc::clone(column)),
+            None => grains.column_by_name(schema.fields().get(*column)?.name()).cloned(),
+        };
+        let columns: Option<Vec<ArrayRef>> = wanted.iter().map(column).collect();
+        let columns = columns.ok_or_else(|| internal_datafusion_err!("a column of `grains` was not read"))?;
+        let rows = RecordBatchOptions::new().with_row_count(Some(grains.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::new(schema.project(&wanted)?), columns, &rows)?)
+    }
+
+    /// The scores and the columns `needed` of `grains`, best first.
+    async fn read(
+        &self,
+        state: &dyn Session,
+        found: &[Found],
+        needed: &[usize],
+    ) -> Result<(Float64Array, RecordBatch)> {
+        let mut by_segment: BTreeMap<usize, BTreeMap<u32, f64>> = BTreeMap::new();
+        for found in found {
+            by_segment.entry(found.segment).or_default().insert(found.row, found.score);
+        }
+        let (mut scores, mut batches) = (Vec::new(), Vec::new());
+        for (segment, rows) in by_segment {
+            let places: Vec<u32> = rows.keys().copied().collect();
+            batches.extend(self.grains.rows_at(state, segment, &places, needed).await?);
+            scores.extend(rows.into_values());
+        }
+        let grains = concat_batches(&Arc::new(grains_schema().project(needed)?), &batches)?;
+        if grains.num_rows() != scores.len() {
+            return exec_err!(
+                "an index names rows that its segment doesn't have; `gristmill reindex --all` repairs it"
+            );
+        }
+        let order = best_first(&scores, &grains)?;
+        let scores = Float64Array::from_iter_values(order.iter().filter_map(|at| scores.get(*at as usize).copied()));
+        Ok((scores, take_record_batch(&grains, &UInt32Array::from(order))?))
+    }
+}
+
+/// The places of columns in [`found_schema`].
+const SNIPPET: usize = 1;
+const MATCHED_FIELDS: usize = 2;
+
+/// The places of rows in the order of their scores, then of their addresses.
+fn best_first(scores: &[f64], grains: &RecordBatch) -> Result<Vec<u32>> {
+    let addresses = grains.column_by_name(IdentityColumn::ContentAddress.name());
+    let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
+    let addresses = addresses.ok_or_else(|| internal_datafusion_err!("addresses were not read"))?;
+    let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+    order.sort_by(|left, right| {
+        let (left, right) = (*left as usize, *right as usize);
+        let by_score = scores.get(right).partial_cmp(&scores.get(left)).unwrap_or(std::cmp::Ordering::Equal);
+        by_score.then_with(|| addresses.value(left).cmp(addresses.value(right)))
+    });
+    Ok(order)
+}
+
+fn highlights(grains: &RecordBatch, terms: &SearchTerms) -> Vec<Highlight> {
+    let blobs = grains.column_by_name(IdentityColumn::Blob.name()).and_then(|column| column.as_binary_opt::<i32>());
+    let shown = |blob| with_grain(blob, |grain| Some(highlight(grain, terms))).unwrap_or_default();
+    blobs.into_iter().flatten().map(|blob| blob.map(shown).unwrap_or_default()).collect()
+}
+
+/// Score, snippet and matched fields of `rows` rows.
+fn own_columns(scores: Float64Array, shown: &[Highlight], rows: usize) -> Vec<ArrayRef> {
+    let mut fields =
+        ListBuilder::new(StringBuilder::new()).with_field(ArrowField::new("element", DataType::Utf8, true));
+    for row in 0..rows {
+        for field in shown.get(row).map_or(&[][..], |shown| &shown.fields) {
+            fields.values().append_value(field.name());
+        }
+        fields.append(true);
+    }
+    let snippets = (0..rows).map(|row| shown.get(row).map(|shown| &*shown.snippet).filter(|text| !text.is_empty()));
+    vec![Arc::new(scores), Arc::new(StringArray::from_iter(snippets)), Arc::new(fields.finish())]
+}

@@ -1,0 +1,201 @@
+//! `vector_search(vector or text, k [, model])` and `hybrid_search(text, k [, model])`.
+//!
+//! A vector is written as a JSON array of numbers; any other text is embedded by the session's embedder. A hybrid search fuses
+//! the ranks of full text and of vectors (reciprocal rank fusion): a grain's score is the mean of 61 / (60 + rank) over both.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::datasource::TableType;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionContext;
+use gristmill_engine::index::fulltext::{SearchTerms, TextQuery};
+use gristmill_engine::index::vectors::LakeVectors;
+use gristmill_engine::index::vectors::embed::Embedder;
+
+use super::external;
+use super::search::{Found, Source, found_schema, limit_of, text_of};
+
+/// Registers both functions.
+pub(super) fn register(context: &SessionContext, source: &Source, embedder: Option<Arc<dyn Embedder>>) {
+    for kind in [Kind::Vector, Kind::Hybrid] {
+        let function = VectorFunction { kind, source: source.clone(), embedder: embedder.clone() };
+        context.register_udtf(kind.name(), Arc::new(function));
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Vector,
+    Hybrid,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::Vector => "vector_search",
+            Kind::Hybrid => "hybrid_search",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct VectorFunction {
+    kind: Kind,
+    source: Source,
+    embedder: Option<Arc<dyn Embedder>>,
+}
+
+/// What is near to what is looked for.
+#[derive(Debug, Clone)]
+enum Wanted {
+    Vector(Vec<f32>),
+    Text(String, Arc<dyn Embedder>),
+}
+
+impl TableFunctionImpl for VectorFunction {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let name = self.kind.name();
+        let usage =
+            || plan_datafusion_err!("{name} takes a text, how many grains to find, and, if there are several, a model");
+        let (wanted, limit, model) = match args.exprs() {
+            [wanted, limit] => (wanted, limit, None),
+            [wanted, limit, model] => (wanted, limit, Some(text_of(model).ok_or_else(usage)?)),
+            _ => return Err(usage()),
+        };
+        let text = text_of(wanted).ok_or_else(usage)?;
+        let wanted = match (serde_json::from_str::<Vec<f32>>(&text), &self.embedder) {
+            (Ok(vector), _) if self.kind == Kind::Vector => Wanted::Vector(vector),
+            (_, Some(embedder)) => Wanted::Text(text.clone(), Arc::clone(embedder)),
+            (_, None) => return plan_err!("{name} needs an embedder for a text; `--embedder` names one"),
+        };
+        let words = match self.kind {
+            Kind::Vector => None,
+            Kind::Hybrid => Some(TextQuery::parse(&text).map_err(external)?),
+        };
+        let limit = limit_of(limit).ok_or_else(usage)?;
+        Ok(Arc::new(VectorTable { source: self.source.clone(), wanted, words, limit, model }))
+    }
+}
+
+/// A search as a table.
+#[derive(Debug)]
+struct VectorTable {
+    source: Source,
+    wanted: Wanted,
+    /// What else is looked for, in the words.
+    words: Option<TextQuery>,
+    limit: usize,
+    model: Option<String>,
+}
+
+#[async_trait]
+impl TableProvider for VectorTable {
+    fn schema(&self) -> SchemaRef {
+        found_schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (terms, found) = match &self.words {
+            None => (SearchTerms::default(), self.near(self.limit).await?),
+            Some(words) => {
+                let each = self.limit.saturating_mul(DEPTH).max(LEAST_DEPTH);
+                let near = self.near(each).await?;
+                let text = self.source.lake.sidecars().lake_text(&self.source.lake).await.map_err(external)?;
+                let words = words.clone();
+                let hits = tokio::task::spawn_blocking(move || text.search(&words, each)).await.map_err(external)?;
+                let (terms, hits) = hits.map_err(external)?;
+                let hits: Vec<Found> = hits.iter().map(Found::from).collect();
+                (terms, fused([&hits, &near], self.limit))
+            }
+        };
+        let batch = self.source.rows(state, &found, &terms, projection).await?;
+        let schema = batch.schema();
+        Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None)?)
+    }
+}
+
+/// How many times as many grains as are wanted each of two searches finds before their ranks are fused, and how many at least.
+const DEPTH: usize = 4;
+const LEAST_DEPTH: usize = 50;
+
+impl VectorTable {
+    /// The rows nearest to what is wanted.
+    async fn near(&self, limit: usize) -> Result<Vec<Found>> {
+        let model = match (&self.model, &self.wanted) {
+            (Some(model), _) => Some(model.as_str()),
+            (None, Wanted::Text(_, embedder)) => Some(embedder.model()),
+            (None, Wanted::Vector(_)) => None,
+        };
+        let vectors = LakeVectors::open(&self.source.lake, model).await.map_err(external)?;
+        let wanted = self.wanted.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let vector = match wanted {
+                Wanted::Vector(vector) => vector,
+                Wanted::Text(text, embedder) => embedder.embed(&[text]).map_err(external)?.pop().unwrap_or_default(),
+            };
+            match vectors.dimensions() {
+                Some(dimensions) if dimensions != vector.len() => {
+                    plan_err!("the vector has {} numbers, those of the lake have {dimensions}", vector.len())
+                }
+                _ => Ok(vectors.search(&vector, limit)),
+            }
+        });
+        let hits = found.await.map_err(external)??;
+        Ok(hits.iter().map(|hit| Found { segment: hit.segment, row: hit.row, score: hit.score }).collect())
+    }
+}
+
+/// How much the first ranks count more than later ones.
+const RANK_OFFSET: f64 = 60.0;
+
+/// The `limit` rows that stand first in both lists together.
+fn fused(lists: [&[Found]; 2], limit: usize) -> Vec<Found> {
+    let mut scores: HashMap<(usize, u32), f64> = HashMap::new();
+    for list in lists {
+        for (rank, found) in (1_u32..).zip(list) {
+            let part = (RANK_OFFSET + 1.0) / (RANK_OFFSET + f64::from(rank)) / lists.len() as f64;
+            *scores.entry((found.segment, found.row)).or_default() += part;
+        }
+    }
+    let mut fused: Vec<Found> =
+        scores.into_iter().map(|((segment, row), score)| Found { segment, row, score }).collect();
+    fused.sort_by(|left, right| {
+        right.score.total_cmp(&left.score).then((left.segment, left.row).cmp(&(right.segment, right.row)))
+    });
+    fused.truncate(limit);
+    fused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(rows: &[u32]) -> Vec<Found> {
+        rows.iter().map(|row| Found { segment: 0, row: *row, score: 0.5 }).collect()
+    }
+
+    #[test]
+    fn what_stands_high_in_both_lists_comes_first() {
+        let fused = fused([&found(&[1, 2, 3]), &found(&[2, 4])], 3);
+        assert_eq!(fused.iter().map(|found| found.row).collect::<Vec<_>>(), [2, 1, 4]);
+        assert!(fused[0].score < 1.0);
+        assert_eq!(super::fused([&found(&[9]), &found(&[9])], 5), [Found { segment: 0, row: 9, score: 1.0 }]);
+    }
+}
