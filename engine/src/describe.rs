@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::index::Sidecar;
+use crate::index::hexastore::Hexastore;
 use crate::lake::{Lake, Ledger, Progress, Table};
-use crate::segment::{ADDRESSES_FILE, AddressIndex};
+use crate::segment::AddressIndex;
 
 /// The description of a lake.
 #[derive(Debug, Clone, Serialize)]
@@ -99,7 +101,10 @@ pub async fn describe(lake: &Lake) -> Result<Description> {
             largest_rows: rows().max().unwrap_or(0),
         },
         sources,
-        sidecars: BTreeMap::from([("addresses", addresses(lake).await?)]),
+        sidecars: BTreeMap::from([
+            ("addresses", sidecars::<AddressIndex>(lake).await?),
+            ("hexastore", sidecars::<Hexastore>(lake).await?),
+        ]),
     })
 }
 
@@ -113,16 +118,17 @@ fn describe_table(table: &Table) -> Result<TableDescription> {
     })
 }
 
-async fn addresses(lake: &Lake) -> Result<SidecarDescription> {
+/// Opens one kind of sidecar of every segment.
+async fn sidecars<S: Sidecar>(lake: &Lake) -> Result<SidecarDescription> {
     let mut found = SidecarDescription::default();
     for segment in lake.segments()? {
-        let Ok(bytes) = lake.location().read(&segment.id.sidecar(ADDRESSES_FILE)).await else {
+        let Ok(bytes) = lake.location().read(&segment.id.sidecar(S::FILE)).await else {
             found.missing += 1;
             continue;
         };
         found.bytes += bytes.len() as u64;
-        match AddressIndex::open(bytes) {
-            Ok(index) if index.len() as u64 == segment.file.rows => found.fresh += 1,
+        match S::check(bytes) {
+            Ok(sidecar) if sidecar.segment_rows() == segment.file.rows => found.fresh += 1,
             _ => found.damaged += 1,
         }
     }

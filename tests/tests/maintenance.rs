@@ -378,13 +378,15 @@ fn compaction_keeps_every_row_byte_for_byte_in_the_order_of_a_segment() {
     let report = place.ok(&["compact"]);
     assert_eq!((number(&report, "segments_before"), number(&report, "segments_after")), (9, 1), "{report}");
     assert_eq!(number(&report, "rows"), 9_000);
-    assert_eq!(number(&report["tables"], "state"), 9, "{report}");
+    assert_eq!(number(&report["tables"], "audit"), 9, "{report}");
     assert_eq!(place.rows("lake"), before);
     // One segment of all, as an ingest of everything at once would have written it.
     place.run_on("at once", &["ingest", &place.text("corpus")]);
     assert_eq!(in_order(&place.text("lake")), in_order(&place.text("at once")));
     let shown = place.ok(&["describe"]);
-    assert_eq!(number(&shown["sidecars"]["addresses"], "fresh"), 1, "{shown}");
+    for (name, sidecar) in shown["sidecars"].as_object().unwrap() {
+        assert_eq!((number(sidecar, "fresh"), number(sidecar, "missing")), (1, 0), "{name}: {shown}");
+    }
     assert_eq!(number(&place.ok(&["verify"]), "ok"), 9_000);
     // The sources are still known, and so are their grains.
     assert_eq!(number(&place.ok(&["ingest", &place.text("corpus")]), "skipped_files"), 9);
@@ -426,7 +428,8 @@ fn compaction_leaves_earlier_versions_readable_until_gc_may_take_them() {
     };
     assert_eq!(earlier_rows(), Some(3_000));
     let report = place.ok(&["gc", "--older-than", "0s", "--retention", "0s"]);
-    assert_eq!((number(&report, "data_files"), number(&report, "sidecar_files")), (3, 3), "{report}");
+    assert_eq!(number(&report, "data_files"), 3, "{report}");
+    assert!(number(&report, "sidecar_files") >= 3, "{report}");
     assert_eq!(earlier_rows(), None);
     assert_eq!(number(&place.ok(&["verify"]), "ok"), 3_000);
 }
@@ -439,7 +442,7 @@ fn gc_removes_only_what_nobody_needs() {
     let orphans = [
         "lake/grains/part-00000000000000000000000000.parquet",
         "lake/state/part-00000000000000000000000001.parquet",
-        "lake/index/00000000000000000000000000/addresses.bin",
+        "lake/index/00000000000000000000000002/addresses.bin",
         "lake/_scratch/gristmill-abcdef",
     ];
     let keepers = ["lake/grains/_delta_log/note.parquet", "lake/index/verify-cursor.json", "lake/grains/readme.txt"];
@@ -456,7 +459,7 @@ fn gc_removes_only_what_nobody_needs() {
     assert_eq!(number(&report, "removed_files"), 4, "{report}");
     assert!(orphans.iter().all(|name| !place.path(name).exists()));
     assert!(keepers.iter().all(|name| place.path(name).exists()));
-    assert!(!place.path("lake/index/00000000000000000000000000").exists());
+    assert!(!place.path("lake/index/00000000000000000000000002").exists());
     assert_eq!(number(&place.ok(&["verify"]), "ok"), 2_000);
     assert_eq!(number(&place.ok(&["describe"])["sidecars"]["addresses"], "fresh"), 2);
 }
