@@ -33,6 +33,7 @@ pub struct Failure {
 
 const ENVIRONMENT: u8 = 1;
 const DATA: u8 = 2;
+const POLICY: u8 = 3;
 const CONFLICT: u8 = 4;
 const INTERRUPTED: u8 = 130;
 
@@ -45,6 +46,11 @@ impl Failure {
     /// The system refused.
     pub fn environment(what: &str, cause: &dyn Display) -> Failure {
         Failure { code: ENVIRONMENT, message: format!("{what}: {cause}") }
+    }
+
+    /// A policy says no.
+    pub fn policy(message: impl Into<String>) -> Failure {
+        Failure { code: POLICY, message: message.into() }
     }
 
     /// The data is such that the command can't go on.

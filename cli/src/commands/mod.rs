@@ -1,5 +1,6 @@
 //! One file per command: what it reads, what it calls, what it prints. The work itself is done by the libraries.
 
+mod cal;
 mod compact;
 mod demo;
 mod describe;
@@ -37,6 +38,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Grain(Grain::Decode(lines)) => grain::decode(lines),
         Command::Grain(Grain::Check(lines)) => grain::check(lines),
         Command::Sql(arguments) => sql::run(&context, arguments).await,
+        Command::Cal(arguments) => cal::run(&context, arguments).await,
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
         _ => Err(Failure::usage("later")),

@@ -1,5 +1,6 @@
 //! Admission: is this source known, whole, and of a kind that we read?
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
@@ -88,7 +89,8 @@ impl Door {
             SourceKind::Frames => Content::Frames(bytes),
             SourceKind::Blob => Content::Blob(bytes),
         };
-        Admission::Granted { source: Arc::new(Admitted { id: digests.id, uri, content }), next }
+        let admitted = Admitted { id: digests.id, uri, content, supersessions: HashMap::new() };
+        Admission::Granted { source: Arc::new(admitted), next }
     }
 
     /// Opens a container and checks its footer.

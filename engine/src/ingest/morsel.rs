@@ -1,5 +1,6 @@
 //! Cutting a source into morsels: runs of grains that one core proves at a time.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub(crate) struct Admitted {
     pub(crate) uri: String,
     /// How its grains are kept.
     pub(crate) content: Content,
+    /// What its grains supersede. Only grains that were made here say so; what a blob says of itself isn't trusted.
+    pub(crate) supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
 }
 
 /// How a source keeps its grains.

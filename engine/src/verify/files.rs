@@ -2,6 +2,7 @@
 //!
 //! A container's structure is checked first; its footer is one long hash, which runs beside the proof of its grains.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -86,7 +87,7 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
             SourceKind::Frames => Content::Frames(bytes),
             SourceKind::Blob => Content::Blob(bytes),
         };
-        Opened::Whole(Arc::new(Admitted { id: String::new(), uri, content }))
+        Opened::Whole(Arc::new(Admitted { id: String::new(), uri, content, supersessions: HashMap::new() }))
     };
     tokio::task::spawn_blocking(open).await.file("can't read", "a source")
 }
