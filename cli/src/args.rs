@@ -2,6 +2,7 @@
 
 pub mod govern;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -129,6 +130,8 @@ pub enum Command {
     Scan(Scan),
     /// Find the grains that fit a text best
     Search(Search),
+    /// Run CAL; without a statement, an interactive shell
+    Cal(Cal),
     /// Write grains out of the lake
     Export(Export),
     /// Turn transcripts, messages and grains into each other, without a lake
@@ -386,6 +389,41 @@ pub enum SearchMode {
     Vector,
     /// By both
     Hybrid,
+}
+
+#[derive(Debug, Args)]
+pub struct Cal {
+    #[command(flatten)]
+    pub results: Results,
+    /// The statement, as text or JSON CAL; none for a shell
+    pub statement: Option<OsString>,
+    /// Run the statement in a file
+    #[arg(long, short, value_name = "FILE", conflicts_with = "statement")]
+    pub file: Option<PathBuf>,
+    /// The value of a parameter: a literal of CAL, or else a text as it stands
+    #[arg(long = "param", value_name = "NAME=VALUE")]
+    pub parameters: Vec<String>,
+    /// Print the syntax tree as JSON CAL and run nothing
+    #[arg(long)]
+    pub parse: bool,
+    /// Let ADD, SUPERSEDE and REVERT append to the lake
+    #[arg(long)]
+    pub allow_writes: bool,
+    /// The namespace that the session may see [default: the whole lake]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The user that MY means
+    #[arg(long, value_name = "ID")]
+    pub user: Option<String>,
+    /// What `now` is: an ISO date and time, or milliseconds since 1970 [default: the clock]
+    #[arg(long, value_name = "INSTANT")]
+    pub now: Option<String>,
+    /// Understand the type names of other versions too: facts, tools, episodes, checkpoints
+    #[arg(long)]
+    pub aliases: bool,
+    /// Stop a query after so many seconds [default: 5, an ASSEMBLE 10]
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
 }
 
 #[derive(Debug, Args)]

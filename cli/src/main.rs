@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod configuration;
+mod diagnostic;
 mod exit;
 mod output;
 mod progress;

@@ -19,6 +19,16 @@ fn every_parse_case_passes_contested_ones_too() {
 }
 
 #[test]
+fn every_execution_case_passes_contested_ones_too() {
+    let path = workspace().join("tests/cases/cal/cal-exec.json");
+    let mut report = Report::default();
+    run_file(&path, &mut report).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let cases = Json::parse(&bytes).unwrap().get("cases").and_then(Json::as_array).map_or(0, <[Json]>::len);
+    assert_eq!((report.passed(), report.failed()), (cases, 0), "{}", report.render());
+}
+
+#[test]
 fn statements_of_other_implementations_get_the_verdict_of_version_one() {
     let Some(path) = shared_or_skip("cases/cal/cal-peer.json") else { return };
     let bytes = fs::read(path).unwrap();

@@ -1,5 +1,6 @@
 //! One file per command: what it reads, what it calls, what it prints. The work itself is done by the libraries.
 
+mod cal;
 mod compact;
 mod convert;
 mod demo;
@@ -54,6 +55,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Scan(arguments) => scan::run(&context, arguments).await,
         Command::Reindex(arguments) => reindex::run(&context, arguments).await,
         Command::Search(arguments) => search::run(&context, arguments).await,
+        Command::Cal(arguments) => cal::run(&context, arguments).await,
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(folder),
     }

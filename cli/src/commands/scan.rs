@@ -24,7 +24,7 @@ pub async fn run(context: &Context, arguments: args::Scan) -> Result<Outcome, Fa
     let names: Vec<&str> = arguments.packs.iter().map(String::as_str).collect();
     let packs = find(if names.is_empty() { NAMES } else { &names })?;
     let mut lake = Lake::open(context.lake()).await?;
-    let options = ScanOptions { sql: options(context), since: since(arguments.since.as_deref())? };
+    let options = ScanOptions { sql: options(context)?, since: since(arguments.since.as_deref())? };
     let scan = Scan::prepare(&lake, packs, &options).await.map_err(failure)?;
     let summary = match form(context, &arguments) {
         None => table(&scan, arguments.output.as_deref()).await?,

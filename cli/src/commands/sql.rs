@@ -35,18 +35,18 @@ pub async fn run(context: &Context, arguments: Sql) -> Result<Outcome, Failure> 
 }
 
 /// What the common flags say about queries.
-pub fn options(context: &Context) -> SqlOptions {
-    SqlOptions {
+pub fn options(context: &Context) -> Result<SqlOptions, Failure> {
+    Ok(SqlOptions {
         threads: context.threads(),
         memory: context.common.memory.map(|memory| memory.0 as usize),
         embedder: context.embedder()?,
         ..SqlOptions::default()
-    }
+    })
 }
 
 /// The lake's context; files can be queried where there is no lake.
 pub async fn session(context: &Context) -> Result<SessionContext, Failure> {
-    let options = options(context);
+    let options = options(context)?;
     match Lake::open(context.lake()).await {
         Ok(lake) => lake_context(&lake, &options).await.map_err(failure),
         Err(EngineError::NoLake(uri)) => {

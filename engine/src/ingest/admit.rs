@@ -1,5 +1,6 @@
 //! Admission: is this source known, whole, and of a kind that we read?
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
@@ -103,7 +104,8 @@ impl Door {
                 Content::Frames(frames)
             }
         };
-        Ok(Admission::Granted { source: Arc::new(Admitted { id: digests.id, uri, content, refused }), next })
+        let admitted = Admitted { id: digests.id, uri, content, refused, supersessions: HashMap::new() };
+        Ok(Admission::Granted { source: Arc::new(admitted), next })
     }
 
     fn refused_line(&self, uri: &str, id: &str, fault: &LineFault, bytes: &[u8]) -> RejectRow {

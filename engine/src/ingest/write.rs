@@ -6,6 +6,7 @@ use gristmill_schemas::grain::{Grain, Mode, Payload};
 use gristmill_schemas::sign::Delivery;
 use rayon::prelude::*;
 
+use super::morsel::Admitted;
 use super::plan::{Place, Plan};
 use super::prove::{ProvenMorsel, ProvenRow};
 use crate::error::{Context, Result};
@@ -104,7 +105,7 @@ pub(super) fn project(
 /// A grain that was proven before, opened again to be written.
 struct Opened<'a> {
     row: &'a ProvenRow,
-    source_id: &'a str,
+    source: &'a Admitted,
     delivery: Delivery<'a>,
     payload: Payload<'a>,
 }
@@ -113,7 +114,7 @@ impl<'a> Opened<'a> {
     fn again(morsel: &'a ProvenMorsel, row: &'a ProvenRow, run: Run) -> Result<Opened<'a>, GrainError> {
         let delivery = Delivery::open(morsel.morsel.item(row.item as usize))?;
         let payload = Payload::open(delivery.blob(), run.payload_limit)?;
-        Ok(Opened { row, source_id: &morsel.morsel.source.id, delivery, payload })
+        Ok(Opened { row, source: &morsel.morsel.source, delivery, payload })
     }
 
     fn identity(&self, run: Run) -> RowIdentity<'_> {
@@ -125,9 +126,9 @@ impl<'a> Opened<'a> {
             envelope,
             signature: self.row.signature,
             signer,
-            source_id: Some(self.source_id),
+            source_id: Some(&self.source.id),
             ingested_at: run.now,
-            supersedes: &[],
+            supersedes: self.source.supersessions.get(&self.row.address).map_or(&[], Vec::as_slice),
         }
     }
 }

@@ -32,8 +32,6 @@ pub struct Write {
     pub supersedes: Option<ContentAddress>,
     /// `add`, `supersede` or `revert`, for the audit log.
     pub operation: &'static str,
-    /// The session's user, whom the audit log knows by a pseudonym.
-    pub user: Option<String>,
 }
 
 /// What appends grains: the lake.
@@ -228,8 +226,7 @@ impl Reader<'_, '_> {
         quotas.take(operation, Instant::now())?;
         drop(quotas);
         let address = grain.address.to_string();
-        let user = self.corpus.session.user.clone();
-        writer.append(Write { grain: grain.clone(), supersedes, operation, user }).await?;
+        writer.append(Write { grain, supersedes, operation }).await?;
         Ok(written(json, address, supersedes))
     }
 }

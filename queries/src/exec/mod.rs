@@ -7,7 +7,8 @@
 //! | `columns`, `functions` | where is a field of CAL in a row? |
 //! | `condition`, `domain` | which rows pass a condition? |
 //! | `recall`, `stages`, `search`, `thread` | what is the plan of a RECALL? |
-//! | `set`, `history`, `assembly`, `explain`, `evolve` | what do the other statements do? |
+//! | `set`, `history`, `assembly`, `explain` | what do the other statements do? |
+//! | [`evolve`], [`writer`] | what do statements append, and where to? |
 //! | [`answer`] | how is it told? |
 //! | [`error`] | why is there no answer? |
 //!
@@ -33,6 +34,7 @@ mod set;
 mod shown;
 mod stages;
 mod thread;
+pub mod writer;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -44,11 +46,14 @@ pub use answer::{Answer, Entry, Hit, Response};
 pub use error::{ExecutionError, Result};
 pub use evolve::{GrainWriter, Write};
 pub use session::Session;
+pub use writer::LakeWriter;
 
 use crate::cal::ast::*;
 use crate::cal::template::registry::Registry;
 use crate::cal::vocabulary::DescribeTarget;
-use crate::cal::{Bindings, CalError, Code, Effect, Options, Shape, bind, describe, parse_bytes, query_hash};
+use crate::cal::{
+    Bindings, CalError, Code, Effect, Options, Parsed, Shape, bind, describe, from_json_bytes, parse_bytes, query_hash,
+};
 use corpus::Corpus;
 use recall::{Planned, Planner, Scope};
 use stages::{Flow, VALUE};
@@ -95,12 +100,12 @@ impl Executor {
         &mut self.session
     }
 
-    /// Reads, checks, binds and runs a query in text form.
+    /// Reads, checks, binds and runs a query in text or JSON form.
     ///
     /// # Errors
-    /// Those of [`crate::cal::parse`], of [`bind()`], and of execution, with line and column where the query is at fault.
+    /// Those of [`crate::cal::parse`] or [`crate::cal::from_json`], of [`bind()`], and of execution, with line and column where the query is at fault.
     pub async fn run_text(&self, text: &[u8], bindings: &Bindings, options: Options) -> Result<Response> {
-        let parsed = parse_bytes(text, options)?;
+        let parsed = read(text, options)?;
         let run = async {
             let bound = bind(&parsed.query, bindings)?;
             let mut response = self.run(&bound).await?;
@@ -209,6 +214,17 @@ impl Executor {
         object.insert("cross_lingual_search", false);
         object.insert("auto_toon_enabled", self.session.auto_toon);
         Json::Object(object)
+    }
+}
+
+/// Reads and checks a query in either form: one that begins with a brace is JSON.
+///
+/// # Errors
+/// Those of [`crate::cal::parse`] and [`crate::cal::from_json`].
+pub fn read(query: &[u8], options: Options) -> crate::cal::Result<Parsed> {
+    match query.trim_ascii_start().first() {
+        Some(b'{') => from_json_bytes(query, options),
+        _ => parse_bytes(query, options),
     }
 }
 

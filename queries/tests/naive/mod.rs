@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use gristmill_engine::text::text_fields;
 use gristmill_queries::cal::ast::*;
 use gristmill_queries::cal::fields::{FieldKind, KnownField, stored_goal_state};
 use gristmill_queries::cal::limits::DEFAULT_LIMIT;
 use gristmill_queries::cal::time::TimePoint;
-use gristmill_queries::cal::vocabulary::{Direction, Extractor, Format, SetOperator};
-use gristmill_queries::cal::{CalError, Code, Number, desugar};
+use gristmill_queries::cal::vocabulary::{BudgetUnit, Direction, Extractor, Format, SetOperator};
+use gristmill_queries::cal::{CalError, Code, GrainType, Number, desugar};
 use gristmill_queries::render::budget::{budget_of, priority_order};
 use gristmill_queries::render::value::value_of;
 use gristmill_queries::render::{
@@ -164,7 +165,10 @@ impl Session<'_> {
                     .collect()
             }
         };
-        grains.sort_by_key(|at| std::cmp::Reverse(self.grains[*at].view.created_at()));
+        grains.sort_by_key(|at| {
+            let view = &self.grains[*at].view;
+            (std::cmp::Reverse(view.created_at()), view.address.clone())
+        });
         Ok(Answer { total: grains.len(), grains, ..Answer::default() })
     }
 
@@ -257,10 +261,16 @@ impl Session<'_> {
         let Field::Known(known) = &condition.field else { return self.holds_value(grain, condition, scope) };
         match known {
             KnownField::Namespace => Ok(true),
-            KnownField::Score => Ok(true),
+            // Right where nothing is searched for: then every grain fits wholly.
+            KnownField::Score => {
+                let Test::Compare(comparison, literal) = &condition.test else { panic!("score") };
+                Ok(compare(&condition.field, &Json::from(1), &[], *comparison, literal))
+            }
             _ if known.spec().kind == FieldKind::Search => {
                 let Test::Compare(_, Value::Text(words)) = &condition.test else { panic!("search") };
-                Ok(contains_words(&grain.view, words))
+                let all = text_fields(grain.view.grain_type).iter().map(|field| field.name());
+                let names = if *known == KnownField::Query { all.collect() } else { vec![known.name()] };
+                Ok(contains_words(&grain.view, &names, words))
             }
             _ => self.holds_value(grain, condition, scope),
         }
@@ -280,7 +290,10 @@ impl Session<'_> {
             Test::Compare(_, literal) if is_time => value.as_i64().unwrap() >= time(literal),
             Test::Between(low, high) if is_time => (time(low)..=time(high)).contains(&value.as_i64().unwrap()),
             Test::Compare(comparison, literal) => compare(&condition.field, &value, &members, *comparison, literal),
-            Test::Between(..) => panic!("BETWEEN of something else"),
+            Test::Between(low, high) => {
+                compare(&condition.field, &value, &members, Comparison::AtLeast, low)
+                    && compare(&condition.field, &value, &members, Comparison::AtMost, high)
+            }
             Test::In(InSet::Values(values)) => values.iter().any(|literal| match literal {
                 Value::Parameter(parameter) => scope.values[&parameter.name].iter().any(|one| members.contains(one)),
                 literal => compare(&condition.field, &value, &members, Comparison::Equal, literal),
@@ -303,9 +316,10 @@ impl Session<'_> {
         let mut values: Vec<String> = Vec::new();
         for at in grains {
             let grain = &self.grains[*at].view;
+            let of_belief = |name| grain.field(name).filter(|_| grain.grain_type == GrainType::Belief).map(text);
             let value = match extract {
-                Extractor::Subjects => grain.field("subject").map(text),
-                Extractor::Objects => grain.field("object").map(text),
+                Extractor::Subjects => of_belief("subject"),
+                Extractor::Objects => of_belief("object"),
                 Extractor::Hashes => Some(format!("sha256:{}", grain.address)),
             };
             values.extend(value.filter(|value| !values.contains(value)));
@@ -317,6 +331,7 @@ impl Session<'_> {
         let mut answer = Answer::default();
         let mut values: Option<Vec<String>> = None;
         let mut bounded = false;
+        let mut chosen: Option<&[Field]> = None;
         for stage in stages {
             match &stage.kind {
                 StageKind::OrderBy(field, direction) => self.sort(&mut grains, field, *direction),
@@ -335,6 +350,11 @@ impl Session<'_> {
                     answer.value = Some(Json::from(values.as_ref().map_or(grains.len(), Vec::len) as u64));
                     return answer;
                 }
+                StageKind::First if values.is_some() => {
+                    let first = values.and_then(|values| values.into_iter().next());
+                    answer.value = Some(first.map_or(Json::Null, Json::from));
+                    return answer;
+                }
                 StageKind::First => {
                     grains.truncate(1);
                     bounded = true;
@@ -350,7 +370,7 @@ impl Session<'_> {
                     answer.groups = Some(groups);
                     return answer;
                 }
-                StageKind::Select(fields) => answer.rows = grains.iter().map(|at| self.row(*at, fields)).collect(),
+                StageKind::Select(fields) => chosen = Some(fields),
                 StageKind::Project(_) => {}
             }
         }
@@ -360,6 +380,8 @@ impl Session<'_> {
             if limited && !bounded {
                 grains.truncate(DEFAULT_LIMIT as usize);
             }
+            answer.rows =
+                chosen.map(|fields| grains.iter().map(|at| self.row(*at, fields)).collect()).unwrap_or_default();
             answer.grains = grains;
         }
         answer
@@ -427,7 +449,11 @@ impl Session<'_> {
             order: priority_order(statement),
             budget,
             dedup,
-            style: Style::new(self.now_ms, &statement.options, statement.budget.map(|_| budget.amount)),
+            style: Style::new(
+                self.now_ms,
+                &statement.options,
+                statement.budget.filter(|budget| budget.unit == BudgetUnit::Tokens).map(|budget| budget.amount),
+            ),
             layout,
         };
         let assembled = assemble(&input);
@@ -466,17 +492,26 @@ fn number(value: &Json) -> Option<Number> {
 
 fn compare(field: &Field, value: &Json, members: &[String], comparison: Comparison, literal: &Value) -> bool {
     use std::cmp::Ordering::*;
+    let is_domain = matches!(field, Field::Domain(_));
     let order = match literal {
         Value::Number(literal) => number(value).map(|number| number.compare(literal)),
         Value::Boolean(literal) => value.as_bool().map(|value| value.cmp(literal)),
         Value::Hash(address) => Some(if text(value).starts_with(&address.to_string()) { Equal } else { Less }),
+        Value::Text(literal) if is_domain && value.as_array().is_none() => value.as_str().map(|text| text.cmp(literal)),
         Value::Text(literal) => {
-            let is_goal = *field == Field::Known(KnownField::GoalState);
-            let literal = if is_goal { stored_goal_state(literal) } else { literal };
+            let literal = match field {
+                Field::Known(KnownField::GoalState) => stored_goal_state(literal),
+                Field::Known(KnownField::DependsOn) => literal.strip_prefix("sha256:").unwrap_or(literal),
+                _ => literal,
+            };
             Some(if members.iter().any(|member| member == literal) { Equal } else { Less })
         }
         _ => None,
     };
+    if is_domain && order.is_none() {
+        // A value of another kind.
+        return comparison == Comparison::NotEqual;
+    }
     order.is_some_and(|order| match comparison {
         Comparison::Equal => order == Equal,
         Comparison::NotEqual => order != Equal,
@@ -487,14 +522,23 @@ fn compare(field: &Field, value: &Json, members: &[String], comparison: Comparis
     })
 }
 
-/// All words stand somewhere in the texts of the grain.
-fn contains_words(view: &GrainView, words: &str) -> bool {
-    let texts = ["content", "object", "description", "conclusion", "agreed_content", "plan", "steps"];
-    let all: String = texts.iter().filter_map(|name| view.field(name)).map(|value| value.to_string() + " ").collect();
-    let all: Vec<String> =
-        all.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).filter(|word| !word.is_empty()).collect();
-    words
-        .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .all(|word| all.contains(&word.to_lowercase()))
+/// All words, and at least one, stand somewhere in these fields of the grain.
+fn contains_words(view: &GrainView, names: &[&str], words: &str) -> bool {
+    let split = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect()
+    };
+    let mut all = Vec::new();
+    for name in names {
+        let Some(value) = view.field(name) else { continue };
+        match (*name, value.as_str()) {
+            ("relation", Some(relation)) => {
+                all.extend(split(relation.split_once(':').map_or(relation, |(_, rest)| rest)))
+            }
+            (_, Some(text)) => all.extend(split(text)),
+            (_, None) => all.extend(split(&text(value))),
+        }
+    }
+    let wanted = split(words);
+    !wanted.is_empty() && wanted.iter().all(|word| all.contains(word))
 }

@@ -5,6 +5,7 @@
 //! family module only translates a case into calls of the public libraries.
 
 mod cal;
+mod cal_exec;
 mod canonical;
 mod cmf;
 mod oms;
@@ -28,7 +29,7 @@ pub struct CaseFile<'a> {
 /// Runs the cases of one family, if the file is one of it; answers whether it was.
 type Family = fn(&CaseFile, &mut Report) -> bool;
 
-const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run, canonical::run];
+const FAMILIES: &[Family] = &[oms::run, cmf::run, cal::run, cal_exec::run, canonical::run];
 
 /// Runs every case of the file at `path`.
 ///

@@ -1,0 +1,364 @@
+//! `cal`: one statement, a file, standard input, or a shell.
+
+use std::io::{IsTerminal, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gristmill_engine::lake::Lake;
+use gristmill_queries::cal::fields::FIELDS;
+use gristmill_queries::cal::grain_type::{PLURALS, SINGULARS};
+use gristmill_queries::cal::time::TimePoint;
+use gristmill_queries::cal::vocabulary::{DescribeTarget, Format as CalFormat, OptionName, Preset};
+use gristmill_queries::cal::words::Keyword;
+use gristmill_queries::cal::{Bindings, CalError, Code, Options, to_json};
+use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Response, Session};
+use gristmill_queries::sql::{SqlOptions, lake_context};
+use gristmill_schemas::json::{Json, Object};
+
+use super::Context;
+use crate::args::{Cal, Format};
+use crate::exit::{Failure, Outcome};
+use crate::output::Printer;
+use crate::shell::{Entry, Shell};
+use crate::{diagnostic, output};
+
+/// Parses or runs what was asked for.
+pub async fn run(context: &Context, arguments: Cal) -> Result<Outcome, Failure> {
+    let printer = context.printer(arguments.results);
+    let printing = printing(printer)?;
+    let options = Options { aliases: arguments.aliases };
+    let text = text(&arguments)?;
+    if arguments.parse {
+        return parse(&text.unwrap_or_default(), options, printing);
+    }
+    let bindings = bindings(&arguments.parameters)?;
+    let mut running = Running::start(context, &arguments).await?;
+    match text {
+        Some(text) => running.once(&text, &bindings, options, printing).await,
+        None => running.shell(&bindings, options, printing).await,
+    }
+}
+
+/// How answers are printed: for people, or as JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Printing {
+    People,
+    Pretty,
+    Line,
+}
+
+fn printing(printer: Printer) -> Result<Printing, Failure> {
+    match printer.format() {
+        Format::Table => Ok(Printing::People),
+        Format::Json => Ok(Printing::Pretty),
+        Format::Jsonl => Ok(Printing::Line),
+        Format::Csv | Format::Arrow => {
+            Err(Failure::usage("`cal` answers with an envelope: --format takes table, json or jsonl here"))
+        }
+    }
+}
+
+/// The statement; `None` for a shell.
+fn text(arguments: &Cal) -> Result<Option<Vec<u8>>, Failure> {
+    Ok(match (&arguments.statement, &arguments.file) {
+        (Some(statement), _) => Some(statement.as_encoded_bytes().to_vec()),
+        (None, Some(file)) => Some(
+            std::fs::read(file)
+                .map_err(|error| Failure::environment(&format!("can't read `{}`", file.display()), &error))?,
+        ),
+        (None, None) if std::io::stdin().is_terminal() && !arguments.parse => None,
+        (None, None) => {
+            let mut text = Vec::new();
+            std::io::stdin().read_to_end(&mut text)?;
+            Some(text)
+        }
+    })
+}
+
+fn parse(text: &[u8], options: Options, printing: Printing) -> Result<Outcome, Failure> {
+    match exec::read(text, options) {
+        Ok(parsed) => {
+            for warning in &parsed.warnings {
+                eprintln!("{}: {}", warning.code.as_str(), warning.message);
+            }
+            // A tree is for programs, even on a terminal.
+            let printing = if printing == Printing::Line { Printing::Line } else { Printing::Pretty };
+            print(&to_json(&parsed.query), printing)?;
+            Ok(Outcome::Done)
+        }
+        Err(error) => Err(tell(&error.into(), text, printing)?),
+    }
+}
+
+/// Prints the error object where a program reads it, and answers what people are told.
+fn tell(error: &ExecutionError, text: &[u8], printing: Printing) -> Result<Failure, Failure> {
+    if printing != Printing::People {
+        print(&Json::Object([("error", error.to_json())].into_iter().collect()), printing)?;
+    }
+    Ok(failure(error, text))
+}
+
+fn failure(error: &ExecutionError, text: &[u8]) -> Failure {
+    match error {
+        ExecutionError::Cal(error) => {
+            let message = diagnostic::of(error, text);
+            match error.code() {
+                Code::E044 | Code::E045 => Failure::policy(message),
+                _ => Failure::usage(message),
+            }
+        }
+        ExecutionError::Grain(error) if error.code == gristmill_schemas::error::ErrorCode::InvalidationDenied => {
+            Failure::policy(format!("{}: {error}", error.code.name()))
+        }
+        other => Failure::environment(other.code(), other),
+    }
+}
+
+fn print(json: &Json<'_>, printing: Printing) -> Result<(), Failure> {
+    let text = match printing {
+        Printing::Line => json.to_string(),
+        Printing::People | Printing::Pretty => pretty(json)?,
+    };
+    output::write_out(|out| writeln!(out, "{text}"))
+}
+
+/// With line breaks and indents; numbers keep their spelling.
+fn pretty(json: &Json<'_>) -> Result<String, Failure> {
+    let mut text = String::new();
+    indent(json, 0, &mut text);
+    Ok(text)
+}
+
+fn indent(json: &Json<'_>, depth: usize, out: &mut String) {
+    let line = |depth: usize, out: &mut String| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n("  ", depth));
+    };
+    match json {
+        Json::Array(items) if !items.is_empty() => {
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                line(depth + 1, out);
+                indent(item, depth + 1, out);
+            }
+            line(depth, out);
+            out.push(']');
+        }
+        Json::Object(object) if !object.is_empty() => {
+            out.push('{');
+            for (at, (key, value)) in object.iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                line(depth + 1, out);
+                Json::from(key.to_owned()).write(out);
+                out.push_str(": ");
+                indent(value, depth + 1, out);
+            }
+            line(depth, out);
+            out.push('}');
+        }
+        scalar => scalar.write(out),
+    }
+}
+
+/// `--param name=value`, each once.
+fn bindings(parameters: &[String]) -> Result<Bindings, Failure> {
+    let mut bindings = Bindings::new();
+    for parameter in parameters {
+        let Some((name, value)) = parameter.split_once('=') else {
+            return Err(Failure::usage(format!("--param takes NAME=VALUE, not `{parameter}`")));
+        };
+        let bound = bindings.insert_argument(name.trim_start_matches('$'), value);
+        bound.map_err(|error: CalError| Failure::usage(format!("--param {name}: {error}")))?;
+    }
+    Ok(bindings)
+}
+
+/// A session over a lake.
+struct Running {
+    executor: Executor,
+    options: SqlOptions,
+    writer: Option<Arc<LakeWriter>>,
+    /// The clock doesn't go on.
+    fixed_now: bool,
+}
+
+impl Running {
+    async fn start(context: &Context, arguments: &Cal) -> Result<Running, Failure> {
+        let lake = Lake::open(context.lake()).await?;
+        let options = SqlOptions {
+            threads: context.threads(),
+            memory: context.common.memory.map(|memory| memory.0 as usize),
+            ..SqlOptions::default()
+        };
+        let tables =
+            lake_context(&lake, &options).await.map_err(|error| Failure::environment("can't read the lake", &error))?;
+        let mut executor = Executor::new(tables, session(arguments)?);
+        let mut writer = None;
+        if arguments.allow_writes {
+            let lake = Arc::new(LakeWriter::new(lake));
+            executor = executor.with_writer(Arc::clone(&lake) as _);
+            writer = Some(lake);
+        }
+        Ok(Running { executor, options, writer, fixed_now: arguments.now.is_some() })
+    }
+
+    async fn once(
+        &mut self,
+        text: &[u8],
+        bindings: &Bindings,
+        options: Options,
+        printing: Printing,
+    ) -> Result<Outcome, Failure> {
+        match self.executor.run_text(text, bindings, options).await {
+            Ok(response) => {
+                show(&response, printing)?;
+                Ok(Outcome::Done)
+            }
+            Err(error) => Err(tell(&error, text, printing)?),
+        }
+    }
+
+    async fn shell(&mut self, bindings: &Bindings, options: Options, printing: Printing) -> Result<Outcome, Failure> {
+        eprintln!(
+            "CAL over the lake. End a statement with `;`, complete words with Tab, leave with Ctrl-D. DESCRIBE grammar; helps."
+        );
+        let mut shell = Shell::new("cal", completions());
+        loop {
+            match shell.read()? {
+                Entry::End => return Ok(Outcome::Done),
+                Entry::Nothing => {}
+                Entry::Text(text) => {
+                    if !self.fixed_now {
+                        self.executor.session_mut().now_ms = clock();
+                    }
+                    if let Err(failure) = self.once(text.as_bytes(), bindings, options, printing).await {
+                        eprintln!("{failure}");
+                    }
+                    self.look_again().await?;
+                }
+            }
+        }
+    }
+
+    /// Reads what the session has written itself.
+    async fn look_again(&mut self) -> Result<(), Failure> {
+        if let Some(writer) = &self.writer {
+            let lake = writer.lake().await;
+            let tables = lake_context(&lake, &self.options).await;
+            self.executor.set_context(tables.map_err(|error| Failure::environment("can't read the lake", &error))?);
+        }
+        Ok(())
+    }
+}
+
+fn session(arguments: &Cal) -> Result<Session, Failure> {
+    let now_ms = match &arguments.now {
+        Some(text) => instant(text)?,
+        None => clock(),
+    };
+    let mut session = Session {
+        namespace: arguments.namespace.clone(),
+        user: arguments.user.clone(),
+        writes: arguments.allow_writes,
+        ..Session::at(now_ms)
+    };
+    if let Some(seconds) = arguments.timeout {
+        let limit = Duration::try_from_secs_f64(seconds)
+            .map_err(|error| Failure::usage(format!("--timeout {seconds}: {error}")))?;
+        session.query_timeout = limit;
+        session.assemble_timeout = limit;
+    }
+    Ok(session)
+}
+
+fn instant(text: &str) -> Result<i64, Failure> {
+    let milliseconds = text.parse().ok().or_else(|| TimePoint::parse(text).map(|point| point.resolve(clock())));
+    milliseconds
+        .ok_or_else(|| Failure::usage(format!("--now takes an ISO date and time or milliseconds, not `{text}`")))
+}
+
+/// Milliseconds since 1970.
+fn clock() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The words that the shell completes.
+fn completions() -> Vec<String> {
+    let keywords = Keyword::ALL.iter().map(|keyword| keyword.name());
+    let fields = FIELDS.iter().map(|field| field.name);
+    let names = [CalFormat::NAMES, Preset::NAMES, OptionName::NAMES, DescribeTarget::NAMES, &PLURALS, &SINGULARS];
+    let mut words: Vec<String> =
+        keywords.chain(fields).chain(names.into_iter().flatten().copied()).map(str::to_owned).collect();
+    words.sort();
+    words.dedup();
+    words
+}
+
+/// Prints an answer.
+fn show(response: &Response, printing: Printing) -> Result<(), Failure> {
+    if printing != Printing::People {
+        return print(&response.to_json(), printing);
+    }
+    let text = for_people(response);
+    output::write_out(|out| out.write_all(text.as_bytes()))?;
+    for warning in &response.answer.warnings {
+        eprintln!("{}: {}", warning.code.as_str(), warning.message);
+    }
+    let answer = &response.answer;
+    if answer.value.is_none() && answer.plan.is_none() && answer.entries.is_none() {
+        eprintln!("{} of {} grains, {} ms", answer.results.len(), answer.total, response.duration_ms);
+    }
+    Ok(())
+}
+
+/// What people want to see first: the text that was asked for, else values, else a line per grain.
+fn for_people(response: &Response) -> String {
+    let answer = &response.answer;
+    let mut out = String::new();
+    let mut line = |text: &str| {
+        out.push_str(text);
+        if !text.ends_with('\n') {
+            out.push('\n');
+        }
+    };
+    if let Some(text) = answer.formatted.as_ref().or(answer.context.as_ref().map(|(_, text)| text)) {
+        line(text);
+    } else if let Some(value) = &answer.value {
+        values(value).iter().for_each(|value| line(value));
+    } else if let Some(told) = answer.plan.as_ref() {
+        let mut text = String::new();
+        indent(told, 0, &mut text);
+        line(&text);
+    } else if let Some(entries) = &answer.entries {
+        let mut text = String::new();
+        indent(&Json::Object(entries.iter().cloned().collect()), 0, &mut text);
+        line(&text);
+    } else if let Some(groups) = &answer.groups {
+        for (value, group) in groups {
+            line(value);
+            group.iter().for_each(|entry| line(&format!("  {}", grain(&entry.content_address, &entry.grain))));
+        }
+    } else if let Some(changes) = &answer.changes {
+        changes.iter().for_each(|change| line(&change.to_string()));
+    } else {
+        answer.results.iter().for_each(|entry| line(&grain(&entry.content_address, &entry.grain)));
+    }
+    out
+}
+
+fn values(value: &Json<'_>) -> Vec<String> {
+    match value {
+        Json::Array(items) => items.iter().flat_map(values).collect(),
+        other => vec![other.as_str().map_or_else(|| other.to_string(), str::to_owned)],
+    }
+}
+
+/// Digits of an address that are shown: enough to name the grain in another statement.
+const ADDRESS_DIGITS: usize = 12;
+
+fn grain(address: &str, grain: &Object<'_>) -> String {
+    let address = address.get(..ADDRESS_DIGITS).unwrap_or(address);
+    format!("{address}  {}", Json::Object(grain.reborrow()))
+}

@@ -1,0 +1,270 @@
+//! Cases of CAL that run: statements over the grains of a data file, through a real lake and the real planner.
+//!
+//! A case says which grains a statement yields, in which order, how many there are, which text comes out, or the code of an
+//! error. Statements that append get a lake of their own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_engine::ingest::{Authored, append};
+use gristmill_engine::lake::{Change, Lake};
+use gristmill_queries::cal::{Bindings, Effect, Options};
+use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Response, Session};
+use gristmill_queries::sql::{SqlOptions, lake_context};
+use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
+use gristmill_schemas::json::{Json, Object};
+
+use super::{CaseFile, Outcome, Report};
+
+/// Cases are about answers, not about time.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Runs a file whose conventions name a file of grains.
+pub fn run(file: &CaseFile, report: &mut Report) -> bool {
+    let (Some(conventions), Some(cases)) =
+        (file.json.get("conventions"), file.json.get("cases").and_then(Json::as_array))
+    else {
+        return false;
+    };
+    let is_execution = conventions.get("expect.grains").is_some() || conventions.get("expect.text").is_some();
+    let data = conventions.get("data").and_then(Json::as_str).and_then(|text| text.split_whitespace().next());
+    let Some(data) = data.filter(|_| is_execution) else { return false };
+    match run_cases(&file.folder.join(data), cases, report) {
+        Ok(()) => {}
+        Err(why) => cases.iter().for_each(|case| report.record(case, Outcome::Failed(why.clone()))),
+    }
+    true
+}
+
+fn run_cases(data: &Path, cases: &[Json], report: &mut Report) -> Result<(), String> {
+    let bytes = std::fs::read(data).map_err(|error| format!("{}: {error}", data.display()))?;
+    let json = Json::parse(&bytes).map_err(|error| format!("{}: {error}", data.display()))?;
+    let grains = Grains::read(&json).ok_or_else(|| format!("{}: not a file of grains", data.display()))?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let shared = Place::new(&grains).await?;
+        for case in cases {
+            let own = if appends(case) { Some(Place::new(&grains).await?) } else { None };
+            let verdict = judge(&grains, own.as_ref().unwrap_or(&shared), case).await;
+            report.record(case, verdict.map_or_else(Outcome::Failed, |()| Outcome::Passed));
+        }
+        Ok(())
+    })
+}
+
+/// The data file.
+struct Grains {
+    grains: Vec<Authored>,
+    states: Vec<StateRow>,
+    /// The names of grains by their addresses.
+    keys: BTreeMap<String, String>,
+    session: Session,
+}
+
+impl Grains {
+    fn read(json: &Json) -> Option<Grains> {
+        let now_ms = json.get("now_ms")?.as_i64()?;
+        let mut read = Grains {
+            grains: Vec::new(),
+            states: Vec::new(),
+            keys: BTreeMap::new(),
+            session: Session { query_timeout: PATIENCE, assemble_timeout: PATIENCE, ..Session::at(now_ms) },
+        };
+        overrule(&mut read.session, json.get("session")?);
+        for grain in json.get("grains")?.as_array()? {
+            let address = text(grain, "address");
+            let bytes = hex::decode(text(grain, "blob_hex")).ok()?;
+            read.keys.insert(address.to_owned(), text(grain, "key").to_owned());
+            read.grains.push(Authored { bytes, address: address.parse().ok()?, supersedes: Vec::new() });
+            if let Some(index) = grain.get("index") {
+                read.states(address, index);
+            }
+        }
+        Some(read)
+    }
+
+    /// What the index layer knows of a grain, as the events that made it so.
+    fn states(&mut self, address: &str, index: &Json) {
+        let mut event = |event, value: Option<String>| {
+            if value.is_some() {
+                self.states.push(StateRow {
+                    content_address: address.to_owned(),
+                    event,
+                    value,
+                    at: 0,
+                    actor: None,
+                    reason: None,
+                    source_id: None,
+                });
+            }
+        };
+        let said = |key: &str| index.get(key).and_then(Json::as_str).map(str::to_owned);
+        event(LifecycleEvent::Superseded, said("superseded_by"));
+        event(LifecycleEvent::Verification, said("verification_status"));
+        event(LifecycleEvent::Contradicted, index.get("contradicted").and_then(Json::as_bool).map(|it| it.to_string()));
+    }
+}
+
+/// Puts what a session object says into a session.
+fn overrule(session: &mut Session, says: &Json) {
+    for (key, value) in says.as_object().into_iter().flat_map(Object::iter) {
+        match key {
+            "namespace" => session.namespace = value.as_str().map(str::to_owned),
+            "user" | "user_id" => session.user = value.as_str().map(str::to_owned),
+            "tier1" => session.writes = value.as_bool() == Some(true),
+            _ => {}
+        }
+    }
+}
+
+/// A lake in a folder of its own.
+struct Place {
+    lake: Lake,
+    _folder: tempfile::TempDir,
+}
+
+impl Place {
+    async fn new(grains: &Grains) -> Result<Place, String> {
+        let said = |error: &dyn std::fmt::Display| error.to_string();
+        let folder = tempfile::tempdir().map_err(|error| said(&error))?;
+        let uri = folder.path().join("lake").display().to_string();
+        let mut lake = Lake::open_or_create(&uri).await.map_err(|error| said(&error))?;
+        append(&mut lake, grains.grains.clone(), "conformance").await.map_err(|error| said(&error))?;
+        let batch = state_batch(&grains.states).map_err(|error| said(&error))?;
+        let file = lake.state.write_file(&batch).await.map_err(|error| said(&error))?;
+        let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+        lake.state.commit(change, "conformance", 0).await.map_err(|error| said(&error))?;
+        Ok(Place { lake, _folder: folder })
+    }
+}
+
+fn appends(case: &Json) -> bool {
+    let parsed = exec::read(text(case, "query").as_bytes(), Options::default());
+    parsed.is_ok_and(|parsed| parsed.query.statement.effect() == Effect::Appends)
+}
+
+async fn judge(grains: &Grains, place: &Place, case: &Json<'_>) -> Result<(), String> {
+    let expect = case.get("expect").and_then(Json::as_object).ok_or("the case expects nothing")?;
+    let outcome = execute(grains, place, case).await?;
+    if let Some(code) = expect.get("error").and_then(Json::as_str) {
+        return match outcome {
+            Err(error) if error.code() == code || also_accepted(case, error.code()) => Ok(()),
+            Err(error) => Err(format!("expected {code}, got {error}")),
+            Ok(response) => Err(format!("expected {code}, got {}", response.to_json())),
+        };
+    }
+    let json = match outcome {
+        Ok(response) => response.to_json(),
+        Err(error) if also_accepted(case, error.code()) => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    for (key, expected) in expect.iter() {
+        if holds(grains, case, key, expected, &json) != Some(true) {
+            return Err(format!("{key}: expected {expected}, got {json}"));
+        }
+    }
+    Ok(())
+}
+
+fn also_accepted(case: &Json, code: &str) -> bool {
+    let others = case.get("also_accept").and_then(Json::as_array).unwrap_or_default();
+    others.iter().any(|other| other.as_str() == Some(code) || other.get("error").and_then(Json::as_str) == Some(code))
+}
+
+async fn execute(grains: &Grains, place: &Place, case: &Json<'_>) -> Result<Result<Response, ExecutionError>, String> {
+    let mut session = grains.session.clone();
+    let mut bindings = Bindings::new();
+    if let Some(own) = case.get("session") {
+        overrule(&mut session, own);
+        for (name, value) in own.get("params").and_then(Json::as_object).into_iter().flat_map(Object::iter) {
+            let literal = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            bindings.insert_argument(name, &literal).map_err(|error| error.to_string())?;
+        }
+    }
+    let tables = lake_context(&place.lake, &SqlOptions::default()).await.map_err(|error| error.to_string())?;
+    let writer = Arc::new(LakeWriter::new(place.lake.clone()));
+    let executor = Executor::new(tables, session).with_writer(writer);
+    Ok(executor.run_text(text(case, "query").as_bytes(), &bindings, Options::default()).await)
+}
+
+/// Whether the response is as `expected` says under `key`; `None` if it has nothing to compare.
+fn holds(grains: &Grains, case: &Json, key: &str, expected: &Json, json: &Json) -> Option<bool> {
+    let sorted = |mut list: Vec<String>| {
+        if text(case, "order") == "set" {
+            list.sort();
+        }
+        list
+    };
+    let written = || json.get("results")?.as_array()?.first()?.get("grain")?.as_object();
+    Some(match key {
+        "grains" => sorted(strings(expected)) == sorted(keys(grains, json.get("results")?)),
+        "value" => match (expected, json.get("value")?) {
+            (Json::Array(_), value @ Json::Array(_)) => sorted(strings(expected)) == sorted(strings(value)),
+            (expected, value) => expected == value,
+        },
+        "groups" => {
+            let got = json.get("groups")?.as_object()?.iter();
+            let got: BTreeMap<_, _> = got.map(|(value, group)| (value.to_owned(), keys(grains, group))).collect();
+            let wanted = expected.as_object()?.iter();
+            got == wanted.map(|(value, list)| (value.to_owned(), strings(list))).collect()
+        }
+        "plan_of" => json.get("plan")?.get("statement")? == expected,
+        "text" => lines(expected.as_str()?) == lines(shown(json)?),
+        "text_except_tokens_line" => {
+            let without =
+                |text| lines(text).into_iter().filter(|line| !line.starts_with("tokens:")).collect::<Vec<_>>();
+            without(expected.as_str()?) == without(shown(json)?)
+        }
+        "fields" => expected.as_object()? == written()?,
+        "fields_include" => expected.as_object()?.iter().all(|(name, value)| match written() {
+            Some(written) => written.get(name) == Some(value),
+            None => false,
+        }),
+        "old" | "head" => {
+            let old = json.get("written")?.get("supersedes")?.as_str()?;
+            grains.keys.get(old).map(String::as_str) == expected.as_str()
+        }
+        "changes_include" => {
+            let changes = json.get("changes")?.as_array()?;
+            expected.as_array()?.iter().all(|change| changes.contains(change))
+        }
+        "warnings" => {
+            let told = json.get("warnings").and_then(Json::as_array).unwrap_or_default();
+            expected.as_array()?.iter().all(|code| told.iter().any(|told| told.get("code") == Some(code)))
+        }
+        // Whatever else is expected stands under its own name.
+        other => json.get(other)? == expected,
+    })
+}
+
+fn text<'j>(json: &'j Json, key: &str) -> &'j str {
+    json.get(key).and_then(Json::as_str).unwrap_or_default()
+}
+
+fn keys(grains: &Grains, entries: &Json) -> Vec<String> {
+    let entries = entries.as_array().unwrap_or_default();
+    let named = entries.iter().map(|entry| text(entry, "content_address"));
+    named.map(|address| grains.keys.get(address).cloned().unwrap_or_else(|| address.to_owned())).collect()
+}
+
+fn strings(json: &Json) -> Vec<String> {
+    let items = json.as_array().unwrap_or_default();
+    items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect()
+}
+
+/// The text that came out.
+fn shown<'j>(json: &'j Json) -> Option<&'j str> {
+    let context = json.get("formatted_context").and_then(|context| context.get("text"));
+    json.get("formatted").or(context)?.as_str()
+}
+
+/// Lines without blanks at their ends, without empty lines at the end.
+fn lines(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    while lines.last().is_some_and(|line| line.is_empty()) {
+        lines.pop();
+    }
+    lines
+}
