@@ -396,8 +396,10 @@ impl Judging<'_, '_> {
             return Ok(Answer { already: true, ..answer });
         }
         let Proposal { successor, requester } = proposal;
-        let permit =
-            self.gate().judge(target, &Act::Supersede(successor), &requester).map_err(|error| refused(&error))?;
+        let permit = self
+            .gate()
+            .judge(target, &Act::Supersede(Box::new(successor)), &requester)
+            .map_err(|error| refused(&error))?;
         answer.needs_review = permit.needs_review;
         match self.outcome.places.get(&grain.address).copied() {
             // A grain of this batch takes another place too: merges close all parents.

@@ -83,7 +83,7 @@ pub struct Requester {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
     /// Another grain takes the place.
-    Supersede(Successor),
+    Supersede(Box<Successor>),
     /// The grain is marked as contradicted.
     Contradict,
     /// The grain is marked as retracted.

@@ -50,7 +50,7 @@ fn open() -> Facts {
 }
 
 fn by(facts: Facts) -> Act {
-    Act::Supersede(Successor { facts, has_own_policy: false, evidence: vec![], withdraws: None })
+    Act::Supersede(Box::new(Successor { facts, has_own_policy: false, evidence: vec![], withdraws: None }))
 }
 
 fn signed(did: &str) -> Requester {
@@ -148,7 +148,7 @@ fn goal(policy: Policy, state: &str) -> Facts {
 
 fn transition(state: &str, evidence: Vec<ContentAddress>) -> Act {
     let facts = goal(Policy::absent(false), state);
-    Act::Supersede(Successor { facts, has_own_policy: false, evidence, withdraws: None })
+    Act::Supersede(Box::new(Successor { facts, has_own_policy: false, evidence, withdraws: None }))
 }
 
 #[test]
@@ -176,7 +176,8 @@ fn a_transition_doesnt_bring_weaker_terms_and_the_goals_own_bind_what_follows() 
     let mut lake = Lake::default();
     let target = lake.add("goal", goal(terms(Mode::Locked), "active"));
     let weaker = goal(terms(Mode::Open), "suspended");
-    let act = Act::Supersede(Successor { facts: weaker, has_own_policy: true, evidence: vec![], withdraws: None });
+    let act =
+        Act::Supersede(Box::new(Successor { facts: weaker, has_own_policy: true, evidence: vec![], withdraws: None }));
     assert_eq!(lake.judge(target, &act, &Requester::default()), DENIED);
     // Goal laundering: after a permitted transition a new goal without the constraints.
     let suspended =
@@ -194,7 +195,7 @@ fn a_withdrawal_by_the_one_who_consented_needs_no_justification() {
         |did: &str| Facts { kind: Kind::Consent { subject: Some(did.to_owned()) }, ..grain(Policy::absent(true)) };
     let target = lake.add("consent", consent("did:web:s"));
     let withdrawal = |did: &str, withdraws| {
-        Act::Supersede(Successor { facts: consent(did), has_own_policy: false, evidence: vec![], withdraws })
+        Act::Supersede(Box::new(Successor { facts: consent(did), has_own_policy: false, evidence: vec![], withdraws }))
     };
     assert_eq!(lake.judge(target, &withdrawal("did:web:s", Some(target)), &Requester::default()), FREE);
     assert_eq!(lake.judge(target, &withdrawal("did:web:x", Some(target)), &Requester::default()), DENIED);
