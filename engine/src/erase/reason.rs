@@ -161,7 +161,7 @@ impl Judge<'_> {
             }
         }
         let needs = text("deletion_requires").filter(|needs| !needs.is_empty())?;
-        let approved = self.approvals.iter().any(|approval| *approval == needs);
+        let approved = self.approvals.contains(&needs);
         (!approved).then_some(Bar::Approval { needs })
     }
 
