@@ -174,7 +174,7 @@ fn is_phone(text: &[u8], at: usize, lead: Lead, window: &Window<'_>) -> bool {
     let digits = window.digits;
     let first = digits.first().copied().unwrap_or(0);
     let varied = digits.iter().skip(2).any(|digit| Some(digit) != digits.get(2));
-    let telephonic = !window.separators.iter().any(|separator| *separator == Separator::Plus) && varied;
+    let telephonic = !window.separators.contains(&Separator::Plus) && varied;
     match lead {
         // E.164: a country code and up to fifteen digits in all.
         Lead::Plus => telephonic && first != 0 && (8..=15).contains(&digits.len()),
