@@ -265,7 +265,7 @@ impl Layout {
 
 /// `bytes` as halves, where they lie; `None` if they aren't aligned for that, or on a machine with other byte order.
 fn halves_in(bytes: &[u8]) -> Option<&[Half]> {
-    if cfg!(target_endian = "big") || bytes.len() % 2 != 0 || !bytes.as_ptr().cast::<Half>().is_aligned() {
+    if cfg!(target_endian = "big") || !bytes.len().is_multiple_of(2) || !bytes.as_ptr().cast::<Half>().is_aligned() {
         return None;
     }
     // SAFETY: a `Half` is two bytes of any value (`repr(transparent)` over `u16`). The pointer was checked to be aligned, the
