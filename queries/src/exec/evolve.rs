@@ -210,6 +210,12 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
+    /// Counts a write against what the session may write in a minute.
+    fn take_quota(&self, operation: &'static str) -> Result<()> {
+        let mut quotas = self.executor.quotas.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Ok(quotas.take(operation, Instant::now())?)
+    }
+
     async fn append(
         &self,
         fields: Object<'static>,
@@ -222,9 +228,7 @@ impl Reader<'_, '_> {
         let supersedes: Option<ContentAddress> = supersedes.map(str::parse).transpose()?;
         let json = Json::Object(fields);
         let grain = encode_json(&json, EncodeOptions::default())?;
-        let mut quotas = self.executor.quotas.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        quotas.take(operation, Instant::now())?;
-        drop(quotas);
+        self.take_quota(operation)?;
         let address = grain.address.to_string();
         writer.append(Write { grain, supersedes, operation }).await?;
         Ok(written(json, address, supersedes))
