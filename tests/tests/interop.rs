@@ -18,11 +18,11 @@ def table(name):
 
 grains, state, rejects, audit = table("grains"), table("state"), table("rejects"), table("audit")
 for name in ("grains", "state", "rejects", "audit"):
-    print(name, duckdb.sql(f"SELECT count(*) FROM {name}").fetchone()[0])
+    print(name, duckdb.sql(f"SELECT count(*) FROM {name}").fetchall()[0][0])
 for row in duckdb.sql("SELECT type, count(*), sum(blob_size), min(created_at)::VARCHAR FROM grains GROUP BY type ORDER BY type").fetchall():
     print(row[0], row[1], row[2])
-print("tags", duckdb.sql("SELECT count(*) FROM grains WHERE len(structural_tags) > 0").fetchone()[0])
-print("people", duckdb.sql("SELECT count(DISTINCT user_id) FROM grains").fetchone()[0])
+print("tags", duckdb.sql("SELECT count(*) FROM grains WHERE len(structural_tags) > 0").fetchall()[0][0])
+print("people", duckdb.sql("SELECT count(DISTINCT user_id) FROM grains").fetchall()[0][0])
 wrong = 0
 for address, blob in duckdb.sql("SELECT content_address, blob FROM grains").fetchall():
     wrong += hashlib.sha256(blob).hexdigest() != address
