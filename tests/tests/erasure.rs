@@ -395,7 +395,10 @@ async fn a_certificate_verifies_and_a_tampered_one_doesnt() {
         assert!(!text.contains(marker), "no personal data: {marker}");
     }
     assert!(!verify(&signed, Some("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"), None, &[]).valid);
-    for at in (0..signed.len()).step_by(signed.len() / 60) {
+    // The time in the unprotected header is the one thing that the signature doesn't cover.
+    let unprotected = signed.windows(3).position(|window| window == b"iat").unwrap();
+    let covered = |at: &usize| !(unprotected..unprotected + 8).contains(at);
+    for at in (0..signed.len()).step_by(signed.len() / 60).filter(covered) {
         let mut tampered = signed.clone();
         tampered[at] ^= 1;
         assert!(!verify(&tampered, None, None, &[]).valid, "byte {at}");
