@@ -264,7 +264,7 @@ impl Session<'_> {
             // Right where nothing is searched for: then every grain fits wholly.
             KnownField::Score => {
                 let Test::Compare(comparison, literal) = &condition.test else { panic!("score") };
-                Ok(compare(&condition.field, &Json::from(1), &[], *comparison, literal))
+                Ok(compare(&condition.field, &Json::from(1_i64), &[], *comparison, literal))
             }
             _ if known.spec().kind == FieldKind::Search => {
                 let Test::Compare(_, Value::Text(words)) = &condition.test else { panic!("search") };
