@@ -1,5 +1,7 @@
 //! A lake in memory: the tables `grains` and `state` as the executor of CAL needs them, without files.
 
+#![allow(dead_code, reason = "every test file that includes this module uses another part of it")]
+
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
