@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn letters_of_any_width_in_bytes_are_one_column() {
         let text = shown("RECALL WHERE object = \"éé\" AND nope = 1");
-        assert!(text.contains("\n  |                               ^^^^\n"), "{text}");
+        assert!(text.contains("\n  |                                ^^^^\n"), "{text}");
     }
 
     #[test]
