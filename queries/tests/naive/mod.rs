@@ -50,6 +50,18 @@ pub struct Answer {
     pub source_counts: BTreeMap<String, usize>,
 }
 
+impl Answer {
+    /// True if a stage of the pipeline left anything of a grain: the grain, a value of it, a count or a group.
+    fn has_grains(&self) -> bool {
+        let has_value = match &self.value {
+            None | Some(Json::Null) => false,
+            Some(Json::Array(values)) => !values.is_empty(),
+            Some(value) => value.as_u64() != Some(0),
+        };
+        has_value || !self.grains.is_empty() || self.groups.as_ref().is_some_and(|groups| !groups.is_empty())
+    }
+}
+
 type Lists = BTreeMap<String, Vec<String>>;
 type Scored = Vec<(usize, f64)>;
 type Result<T> = std::result::Result<T, CalError>;
@@ -96,7 +108,7 @@ impl Session<'_> {
             Statement::Coalesce(coalesce) => {
                 for (branch, recall) in coalesce.branches.iter().enumerate() {
                     let answer = self.recall(recall, &scope)?;
-                    if !answer.grains.is_empty() {
+                    if answer.has_grains() {
                         return Ok(Answer { branch: Some(branch), ..answer });
                     }
                 }
