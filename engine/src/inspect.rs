@@ -2,7 +2,7 @@
 //!
 //! Grains are read only as far as their headers, but for the sample; whether they are good, `verify` tells.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -143,7 +143,7 @@ fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
         // What is no container of grains is shown as the damaged grain that it would be.
         SourceKind::Blob | SourceKind::Transcript(_) => Content::Blob(bytes),
     };
-    let admitted = Admitted { id: String::new(), uri, content, refused: Vec::new(), supersessions: HashMap::new() };
+    let admitted = Admitted { id: String::new(), uri, content, refused: Vec::new() };
     let mut morsels = Morsels::new(Arc::new(admitted), 0);
     let mut created: Option<(u32, u32)> = None;
     loop {

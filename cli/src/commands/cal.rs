@@ -107,9 +107,7 @@ fn failure(error: &ExecutionError, text: &[u8]) -> Failure {
                 _ => Failure::usage(message),
             }
         }
-        ExecutionError::Grain(error) if error.code == gristmill_schemas::error::ErrorCode::InvalidationDenied => {
-            Failure::policy(format!("{}: {error}", error.code.name()))
-        }
+        ExecutionError::Refused { by_policy: true, .. } => Failure::policy(error.to_string()),
         other => Failure::environment(other.code(), other),
     }
 }

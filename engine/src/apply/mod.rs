@@ -13,4 +13,4 @@ mod run;
 mod segment;
 
 pub use operation::{Operation, Request};
-pub use run::{Answer, ApplyOptions, ApplyReport, apply};
+pub use run::{Answer, ApplyOptions, ApplyReport, apply, apply_requests};

@@ -68,6 +68,14 @@ pub struct Answer {
     pub message: Option<String>,
 }
 
+impl Answer {
+    /// True if a policy forbids the operation (§23).
+    pub fn is_denied(&self) -> bool {
+        let denied = [ErrorCode::InvalidationDenied, ErrorCode::EvidenceRequired];
+        self.error.as_deref().is_some_and(|error| denied.iter().any(|denied| denied.name() == error))
+    }
+}
+
 /// What a run did.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ApplyReport {
@@ -122,30 +130,32 @@ pub async fn apply(
     answer: &mut dyn FnMut(&Answer) -> Result<()>,
 ) -> Result<ApplyReport> {
     let started = Instant::now();
-    lake.refresh().await?;
-    let known = KnownAddresses::load(lake).await?;
-    let mut run = Apply { lake, options, known, report: ApplyReport::default(), line: 0 };
+    let mut run = Apply::begin(lake, options, "apply").await?;
     while let Some(batch) = read_batch(lines)? {
-        run.batch(&batch, answer).await?;
+        let prepared: Vec<_> = batch.par_iter().map(|line| prepare_line(line, &*options.resolver)).collect();
+        run.batch(&prepared).await?.iter().try_for_each(&mut *answer)?;
     }
-    let mut report = run.report;
-    report.version = lake.grains.version();
-    if !options.dry_run && report.operations > 0 {
-        let details = serde_json::json!({
-            "operations": report.operations,
-            "done": report.done,
-            "already": report.already,
-            "denied": report.denied,
-            "failed": report.failed,
-            "needs_review": report.needs_review,
-            "grains_written": report.grains_written,
-            "events_written": report.events_written,
-            "version": report.version,
-        });
-        lake.record("apply", details).await?;
-    }
+    let mut report = run.end().await?;
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// Applies `requests` to `lake` as one batch and answers what became of each, in their order. The audit log calls it
+/// `action`.
+///
+/// # Errors
+/// As [`apply`]; nothing was committed then.
+pub async fn apply_requests(
+    lake: &mut Lake,
+    requests: Vec<Request>,
+    options: &ApplyOptions,
+    action: &'static str,
+) -> Result<Vec<Answer>> {
+    let prepared: Vec<_> = requests.into_par_iter().map(|request| Some(prepare(request, &*options.resolver))).collect();
+    let mut run = Apply::begin(lake, options, action).await?;
+    let answers = run.batch(&prepared).await?;
+    run.end().await?;
+    Ok(answers)
 }
 
 /// The next lines; `None` at the end. Empty lines are kept, so that line numbers stay right.
@@ -170,10 +180,15 @@ fn read_batch(lines: &mut dyn std::io::BufRead) -> Result<Option<Vec<Vec<u8>>>> 
 struct Apply<'a> {
     lake: &'a mut Lake,
     options: &'a ApplyOptions,
+    /// What the commits and the audit log call it.
+    action: &'static str,
     known: KnownAddresses,
     report: ApplyReport,
     line: u64,
 }
+
+/// A line's operation, or why it can't be read; `None` for an empty line.
+type PreparedLine = Option<Result<Prepared, GrainError>>;
 
 /// An operation that could be read.
 struct Prepared {
@@ -192,13 +207,38 @@ struct Outcome {
     events: Vec<StateRow>,
 }
 
-impl Apply<'_> {
-    async fn batch(&mut self, lines: &[Vec<u8>], answer: &mut dyn FnMut(&Answer) -> Result<()>) -> Result<()> {
-        let resolver = &*self.options.resolver;
-        let prepared: Vec<Option<Result<Prepared, GrainError>>> =
-            lines.par_iter().map(|line| (!is_blank(line)).then(|| prepare(line, resolver))).collect();
+impl<'a> Apply<'a> {
+    async fn begin(lake: &'a mut Lake, options: &'a ApplyOptions, action: &'static str) -> Result<Apply<'a>> {
+        lake.refresh().await?;
+        let known = KnownAddresses::load(lake).await?;
+        Ok(Apply { lake, options, action, known, report: ApplyReport::default(), line: 0 })
+    }
+
+    /// Writes what was done into the audit log.
+    async fn end(self) -> Result<ApplyReport> {
+        let mut report = self.report;
+        report.version = self.lake.grains.version();
+        if !self.options.dry_run && report.operations > 0 {
+            let details = serde_json::json!({
+                "operations": report.operations,
+                "done": report.done,
+                "already": report.already,
+                "denied": report.denied,
+                "failed": report.failed,
+                "needs_review": report.needs_review,
+                "grains_written": report.grains_written,
+                "events_written": report.events_written,
+                "version": report.version,
+            });
+            self.lake.record(self.action, details).await?;
+        }
+        Ok(report)
+    }
+
+    /// Judges and commits a batch; answers what became of each operation.
+    async fn batch(&mut self, prepared: &[PreparedLine]) -> Result<Vec<Answer>> {
         for _ in 0..ATTEMPTS {
-            let outcome = self.judge(&prepared).await?;
+            let outcome = self.judge(prepared).await?;
             match self.commit(&outcome).await {
                 Err(EngineError::Conflict(_)) => {
                     self.lake.refresh().await?;
@@ -206,9 +246,9 @@ impl Apply<'_> {
                 }
                 Err(error) => return Err(error),
                 Ok(()) => {
-                    self.line += lines.len() as u64;
+                    self.line += prepared.len() as u64;
                     self.account(&outcome);
-                    return outcome.answers.iter().try_for_each(answer);
+                    return Ok(outcome.answers);
                 }
             }
         }
@@ -216,7 +256,7 @@ impl Apply<'_> {
     }
 
     /// Judges the operations of a batch, each after the ones before it.
-    async fn judge(&self, prepared: &[Option<Result<Prepared, GrainError>>]) -> Result<Outcome> {
+    async fn judge(&self, prepared: &[PreparedLine]) -> Result<Outcome> {
         let good = || prepared.iter().flatten().filter_map(|one| one.as_ref().ok());
         let targets: HashSet<ContentAddress> =
             good().filter_map(|one| one.request.operation.target().copied()).collect();
@@ -259,7 +299,7 @@ impl Apply<'_> {
             let batch = state_batch(&outcome.events).file("can't write", "state")?;
             let file = self.lake.state.write_file(&batch).await?;
             let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
-            self.lake.state.commit(change, "apply", ATTEMPTS).await?;
+            self.lake.state.commit(change, self.action, ATTEMPTS).await?;
         }
         if !outcome.grains.is_empty() {
             let (location, grains) = (self.lake.location().clone(), outcome.grains.clone());
@@ -268,7 +308,7 @@ impl Apply<'_> {
             let segment = written.await.file("can't finish", "a segment")??;
             let mut change = Change { changes_rows: true, ..Change::default() };
             self.lake.publish_segment(&mut change, segment).await?;
-            self.lake.grains.commit(change, "apply", 0).await?;
+            self.lake.grains.commit(change, self.action, 0).await?;
             self.known.extend(self.lake).await?;
         }
         Ok(())
@@ -284,8 +324,7 @@ impl Apply<'_> {
             report.already += u64::from(answer.already);
             report.needs_review += u64::from(answer.needs_review);
             if let Some(code) = &answer.error {
-                let denied = [ErrorCode::InvalidationDenied, ErrorCode::EvidenceRequired];
-                match denied.iter().any(|denied| denied.name() == code) {
+                match answer.is_denied() {
                     true => report.denied += 1,
                     false => report.failed += 1,
                 }
@@ -303,9 +342,12 @@ fn refused(error: &GrainError) -> (String, String) {
     (error.code.name().to_owned(), error.to_string())
 }
 
-/// Reads a line, and opens and checks its grain.
-fn prepare(line: &[u8], resolver: &dyn KeyResolver) -> Result<Prepared, GrainError> {
-    let request = Request::parse(line)?;
+fn prepare_line(line: &[u8], resolver: &dyn KeyResolver) -> PreparedLine {
+    (!is_blank(line)).then(|| prepare(Request::parse(line)?, resolver))
+}
+
+/// Opens and checks the grain of a request.
+fn prepare(request: Request, resolver: &dyn KeyResolver) -> Result<Prepared, GrainError> {
     let Some(delivered) = request.operation.delivered() else {
         return Ok(Prepared { request, grain: None });
     };

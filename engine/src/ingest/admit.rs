@@ -1,6 +1,5 @@
 //! Admission: is this source known, whole, and of a kind that we read?
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
@@ -104,7 +103,7 @@ impl Door {
                 Content::Frames(frames)
             }
         };
-        let admitted = Admitted { id: digests.id, uri, content, refused, supersessions: HashMap::new() };
+        let admitted = Admitted { id: digests.id, uri, content, refused };
         Ok(Admission::Granted { source: Arc::new(admitted), next })
     }
 

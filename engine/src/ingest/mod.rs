@@ -13,8 +13,6 @@
 //! * **write**: project each row group's grains, in order, from where they lie; encode; write; index.
 //! * **commit**: rejects and state first, `grains` last, with how far each source was read.
 //!
-//! [`append`] sends grains that are made here the same way, with what they supersede.
-//!
 //! [`FileScan`] goes the same road up to the projection and stops there: a file as rows, without a lake.
 //!
 //! A batch is a fixed number of grains or bytes in the order of the input, so neither the rows of a segment nor their order
@@ -22,7 +20,6 @@
 //! where that commit says.
 
 pub(crate) mod admit;
-mod append;
 mod batch;
 mod known;
 pub(crate) mod morsel;
@@ -34,7 +31,6 @@ mod scan;
 mod write;
 
 pub use crate::progress::WorkProgress as IngestProgress;
-pub use append::{Authored, append};
 pub use known::KnownAddresses;
 pub use report::{IngestReport, OnError};
 pub use run::{IngestOptions, ingest};

@@ -1,6 +1,5 @@
 //! Cutting a source into morsels: runs of grains that one core proves at a time.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,8 +26,6 @@ pub(crate) struct Admitted {
     pub(crate) content: Content,
     /// What of it was refused before there were grains: lines of a transcript.
     pub(crate) refused: Vec<RejectRow>,
-    /// What its grains supersede. Only grains that were made here say so; what a blob says of itself isn't trusted.
-    pub(crate) supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
 }
 
 /// How a source keeps its grains.

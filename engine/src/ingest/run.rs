@@ -105,7 +105,7 @@ pub async fn ingest(
 }
 
 /// A run that goes on.
-pub(super) struct Ingest<'l> {
+struct Ingest<'l> {
     lake: &'l mut Lake,
     options: IngestOptions,
     progress: Arc<WorkProgress>,
@@ -120,11 +120,7 @@ pub(super) struct Ingest<'l> {
 }
 
 impl<'l> Ingest<'l> {
-    pub(super) async fn begin(
-        lake: &'l mut Lake,
-        options: &IngestOptions,
-        progress: Arc<WorkProgress>,
-    ) -> Result<Ingest<'l>> {
+    async fn begin(lake: &'l mut Lake, options: &IngestOptions, progress: Arc<WorkProgress>) -> Result<Ingest<'l>> {
         lake.refresh().await?;
         let known = KnownAddresses::load(lake).await?;
         let pool = rayon::ThreadPoolBuilder::new()
@@ -223,20 +219,6 @@ impl<'l> Ingest<'l> {
         }
         WorkProgress::add(&self.progress.rejected, source.refused.len() as u64);
         Ok(())
-    }
-
-    /// Takes in a source that nobody will send again, so that the lake needn't remember how far it was read.
-    pub(super) async fn read_once(&mut self, morsels: Morsels) -> Result<()> {
-        self.read(morsels).await?;
-        self.batch.progress.clear();
-        Ok(())
-    }
-
-    /// Commits what is left, without a word in the audit log.
-    pub(super) async fn end_quietly(mut self) -> Result<IngestReport> {
-        self.flush().await?;
-        self.report.version = self.lake.grains.version();
-        Ok(self.report)
     }
 
     async fn end(mut self) -> Result<IngestReport> {

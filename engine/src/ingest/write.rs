@@ -128,7 +128,8 @@ impl<'a> Opened<'a> {
             signer,
             source_id: Some(&self.source.id),
             ingested_at: run.now,
-            supersedes: self.source.supersessions.get(&self.row.address).map_or(&[], Vec::as_slice),
+            // What a blob says of itself isn't trusted; only the lifecycle gate lets a grain take another's place.
+            supersedes: &[],
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! A container's structure is checked first; its footer is one long hash, which runs beside the proof of its grains.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -89,7 +88,7 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
             // Transcripts hold no grains yet, so there is nothing to prove.
             SourceKind::Transcript(_) => return Opened::OfNoKind { uri },
         };
-        let admitted = Admitted { id: String::new(), uri, content, refused: Vec::new(), supersessions: HashMap::new() };
+        let admitted = Admitted { id: String::new(), uri, content, refused: Vec::new() };
         Opened::Whole(Arc::new(admitted))
     };
     tokio::task::spawn_blocking(open).await.file("can't read", "a source")

@@ -22,6 +22,16 @@ pub enum ExecutionError {
     /// A grain that a statement would write breaks a rule of the grain specification.
     #[error("{code}: {error}", code = .0.code.name(), error = .0)]
     Grain(GrainError),
+    /// The lake takes no such grain.
+    #[error("{code}: {message}")]
+    Refused {
+        /// The code of the grain specification.
+        code: String,
+        /// Why.
+        message: String,
+        /// True if the terms of a grain forbid it (OMS 1.3, section 23), and not its form.
+        by_policy: bool,
+    },
 }
 
 impl From<DataFusionError> for ExecutionError {
@@ -61,6 +71,7 @@ impl ExecutionError {
         match self {
             ExecutionError::Cal(error) => error.code().as_str(),
             ExecutionError::Grain(error) => error.code.name(),
+            ExecutionError::Refused { code, .. } => code,
             ExecutionError::Store(_) | ExecutionError::Engine(_) => "INTERNAL",
         }
     }
@@ -76,7 +87,12 @@ impl ExecutionError {
         object.insert(
             "suggestion",
             match self {
-                ExecutionError::Grain(_) => "Change the values so that the grain keeps the rules of its type.",
+                ExecutionError::Refused { by_policy: true, .. } => {
+                    "See what the grain's `invalidation_policy` asks for; `gristmill apply` takes signed operations."
+                }
+                ExecutionError::Grain(_) | ExecutionError::Refused { .. } => {
+                    "Change the values so that the grain keeps the rules of its type."
+                }
                 _ => "Check the lake with `gristmill verify`, and try again.",
             },
         );

@@ -1,27 +1,55 @@
 //! ADD, SUPERSEDE and REVERT: statements that append a grain (CAL 1.0, section 6.4; digest, section 7).
 //!
-//! A new grain is encoded by the grain codec, held to the rules for writers, and appended through the engine's one way in,
-//! with the address of what it supersedes in its own row: the pair is atomic. Nothing here removes or changes a grain.
+//! A new grain is encoded by the grain codec and handed to the writer, which applies it as an operation: the lifecycle gate
+//! judges it there, as it judges all others. Nothing here removes or changes a grain.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use datafusion::logical_expr::{col, lit};
-use gristmill_engine::error::EngineError;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, GrainType, encode_json};
 use gristmill_schemas::json::{Json, Object};
 
 use super::corpus::{NEW, OLD, names, no_such, target_address};
-use super::error::{ExecutionError, Result};
+use super::error::Result;
 use super::session::Session;
 use super::{Answer, Hit, Reader};
 use crate::cal::ast::{Add, Revert, SetClause, Supersede, Target, Value};
 use crate::cal::fields::{FieldKind, KnownField, Source, stored_goal_state};
 use crate::cal::time::TimePoint;
 use crate::cal::{CalError, Code};
+
+/// The statements that append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evolution {
+    /// A new grain.
+    Add,
+    /// A new version.
+    Supersede,
+    /// An earlier version again.
+    Revert,
+}
+
+impl Evolution {
+    fn name(self) -> &'static str {
+        match self {
+            Evolution::Add => "add",
+            Evolution::Supersede => "supersede",
+            Evolution::Revert => "revert",
+        }
+    }
+
+    /// What the audit log calls it.
+    pub fn action(self) -> &'static str {
+        match self {
+            Evolution::Add => "cal.add",
+            Evolution::Supersede => "cal.supersede",
+            Evolution::Revert => "cal.revert",
+        }
+    }
+}
 
 /// A grain that a statement appends.
 #[derive(Debug, Clone)]
@@ -30,8 +58,8 @@ pub struct Write {
     pub grain: EncodedGrain,
     /// The grain that it supersedes.
     pub supersedes: Option<ContentAddress>,
-    /// `add`, `supersede` or `revert`, for the audit log.
-    pub operation: &'static str,
+    /// What kind of statement it is.
+    pub operation: Evolution,
 }
 
 /// What appends grains: the lake.
@@ -40,8 +68,9 @@ pub trait GrainWriter: Send + Sync {
     /// Appends a grain; when it answers, the grain and what it supersedes are committed together.
     ///
     /// # Errors
-    /// [`EngineError`] if nothing was committed.
-    async fn append(&self, write: Write) -> std::result::Result<(), EngineError>;
+    /// [`ExecutionError::Refused`] if a policy or the rules of grains forbid it, [`ExecutionError::Engine`] if the lake
+    /// can't be written. Nothing was committed then.
+    async fn append(&self, write: Write) -> Result<()>;
 }
 
 /// Statements of one kind that a session may run in a minute.
@@ -59,17 +88,17 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
-    fn take(&mut self, operation: &'static str, now: Instant) -> Result<()> {
+    fn take(&mut self, operation: Evolution, now: Instant) -> Result<()> {
         let (times, most, code) = match operation {
-            "add" => (&mut self.adds, ADDS, Code::E052),
-            "supersede" => (&mut self.supersedes, SUPERSEDES, Code::E043),
-            _ => (&mut self.reverts, REVERTS, Code::E043),
+            Evolution::Add => (&mut self.adds, ADDS, Code::E052),
+            Evolution::Supersede => (&mut self.supersedes, SUPERSEDES, Code::E043),
+            Evolution::Revert => (&mut self.reverts, REVERTS, Code::E043),
         };
         while times.front().is_some_and(|first| now.duration_since(*first) >= MINUTE) {
             times.pop_front();
         }
         if times.len() >= most {
-            let message = format!("A session may {operation} {most} times a minute.");
+            let message = format!("A session may {} {most} times a minute.", operation.name());
             return Err(CalError::new(code, message).into());
         }
         times.push_back(now);
@@ -105,12 +134,6 @@ const OF_ONE_VERSION: [&str; 13] = [
     "timestamp_ms",
 ];
 
-/// Steps of derivation that a policy for a subtree reaches (OMS 1.3, section 23.6).
-const MAX_ANCESTRY: usize = 16;
-
-/// Ancestors that are looked at in all.
-const MAX_ANCESTORS: usize = 1000;
-
 impl Reader<'_, '_> {
     pub(super) async fn add(&self, add: &Add) -> Result<Answer> {
         let session = self.corpus.session;
@@ -119,7 +142,7 @@ impl Reader<'_, '_> {
         set(&mut fields, &add.set, session.now_ms)?;
         complete(&mut fields, add.grain_type, session);
         fields.insert("created_at", session.now_ms);
-        self.append(fields, None, "add").await
+        self.append(fields, None, Evolution::Add).await
     }
 
     pub(super) async fn supersede(&self, supersede: &Supersede) -> Result<Answer> {
@@ -128,10 +151,9 @@ impl Reader<'_, '_> {
             let message = format!("sha256:{} is superseded by sha256:{successor}.", target.address());
             return Err(CalError::new(Code::E040, message).into());
         }
-        self.permitted(&target, &supersede.reason).await?;
         let mut fields = next_version(&target, target.address(), &supersede.reason, self.corpus.session.now_ms);
         set(&mut fields, &supersede.set, self.corpus.session.now_ms)?;
-        self.append(fields, Some(target.address()), "supersede").await
+        self.append(fields, Some(target.address()), Evolution::Supersede).await
     }
 
     pub(super) async fn revert(&self, revert: &Revert) -> Result<Answer> {
@@ -146,9 +168,8 @@ impl Reader<'_, '_> {
         let [before, head] = versions.as_slice() else {
             return Err(CalError::new(Code::E041, "The earlier version is not in the lake any more.").into());
         };
-        self.permitted(head, &revert.reason).await?;
         let fields = next_version(before, head.address(), &revert.reason, self.corpus.session.now_ms);
-        self.append(fields, Some(head.address()), "revert").await
+        self.append(fields, Some(head.address()), Evolution::Revert).await
     }
 
     /// The belief that a statement names.
@@ -184,44 +205,13 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Whether the policies of the grain and of what it is derived from let it be superseded (OMS 1.3, section 23).
-    ///
-    /// # Errors
-    /// `ERR_INVALIDATION_DENIED`.
-    async fn permitted(&self, grain: &Hit, reason: &str) -> Result<()> {
-        let now_s = self.corpus.session.now_ms.div_euclid(1000);
-        policy_permits(grain.view.payload.get("invalidation_policy"), now_s, reason, grain.address())?;
-        let mut frontier = parents(grain);
-        let mut seen = std::collections::BTreeSet::new();
-        for _ in 0..MAX_ANCESTRY {
-            frontier.retain(|address| seen.len() < MAX_ANCESTORS && seen.insert(address.clone()));
-            if frontier.is_empty() {
-                break;
-            }
-            let found = frontier.drain(..).map(|address| (address, 1.0)).collect();
-            for ancestor in self.corpus.hits(found, None, &[]).await? {
-                let policy = ancestor.view.payload.get("invalidation_policy");
-                if policy.and_then(|policy| policy.get("scope")).and_then(Json::as_str) == Some("subtree") {
-                    policy_permits(policy, now_s, reason, ancestor.address())?;
-                }
-                frontier.extend(parents(&ancestor));
-            }
-        }
-        Ok(())
-    }
-
     /// Counts a write against what the session may write in a minute.
-    fn take_quota(&self, operation: &'static str) -> Result<()> {
+    fn take_quota(&self, operation: Evolution) -> Result<()> {
         let mut quotas = self.executor.quotas.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         quotas.take(operation, Instant::now())
     }
 
-    async fn append(
-        &self,
-        fields: Object<'static>,
-        supersedes: Option<&str>,
-        operation: &'static str,
-    ) -> Result<Answer> {
+    async fn append(&self, fields: Object<'static>, supersedes: Option<&str>, operation: Evolution) -> Result<Answer> {
         let Some(writer) = &self.executor.writer else {
             return Err(CalError::new(Code::E044, "The session has nothing to write to.").into());
         };
@@ -338,74 +328,23 @@ fn complete(fields: &mut Object<'static>, grain_type: GrainType, session: &Sessi
     }
 }
 
-fn parents(grain: &Hit) -> Vec<String> {
-    let derived = grain.view.payload.get("derived_from");
-    let texts: Vec<&str> = match derived {
-        Some(Json::Array(items)) => items.iter().filter_map(Json::as_str).collect(),
-        Some(other) => other.as_str().into_iter().collect(),
-        None => Vec::new(),
-    };
-    texts.into_iter().map(|text| bare(text).to_owned()).filter(|text| text.len() == 64).collect()
-}
-
-/// Whether a policy lets its grain be superseded by a statement, which is signed by nobody. Unknown modes are locked.
-fn policy_permits(policy: Option<&Json<'_>>, now_s: i64, reason: &str, address: &str) -> Result<()> {
-    let Some(policy) = policy.filter(|policy| !policy.is_null()) else { return Ok(()) };
-    let mode = |name: &str| policy.get(name).and_then(Json::as_str).unwrap_or("locked").to_owned();
-    let mut effective = mode("mode");
-    if effective == "timed" {
-        let until = policy.get("locked_until").and_then(Json::as_i64).unwrap_or(i64::MAX);
-        // Once; a fallback that is timed again stays locked.
-        effective = if now_s >= until { mode("fallback_mode") } else { "locked".to_owned() };
-    }
-    let permitted = match effective.as_str() {
-        "open" | "consent_cascade" => true,
-        "soft_locked" => !reason.is_empty(),
-        _ => false,
-    };
-    if permitted {
-        return Ok(());
-    }
-    let message = format!("sha256:{address} has the invalidation policy \"{effective}\"");
-    Err(ExecutionError::Grain(GrainError::new(ErrorCode::InvalidationDenied, message).field("invalidation_policy")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn verdict(policy: &str, reason: &str) -> bool {
-        let policy = Json::parse(policy.as_bytes()).unwrap();
-        policy_permits(Some(&policy), 1_000, reason, "00").is_ok()
-    }
-
-    #[test]
-    fn policies_fail_closed() {
-        assert!(policy_permits(None, 0, "", "00").is_ok());
-        assert!(verdict(r#"{"mode":"open"}"#, ""));
-        assert!(!verdict(r#"{"mode":"soft_locked"}"#, "") && verdict(r#"{"mode":"soft_locked"}"#, "why"));
-        for mode in ["locked", "quorum", "delegated", "hold", "novel"] {
-            assert!(!verdict(&format!(r#"{{"mode":"{mode}"}}"#), "why"), "{mode}");
-        }
-        assert!(!verdict("{}", "why"));
-        assert!(!verdict(r#"{"mode":"timed","locked_until":1001,"fallback_mode":"open"}"#, "why"));
-        assert!(verdict(r#"{"mode":"timed","locked_until":1000,"fallback_mode":"open"}"#, "why"));
-        assert!(!verdict(r#"{"mode":"timed","locked_until":1000}"#, "why"));
-    }
 
     #[test]
     fn a_session_writes_so_often_a_minute_and_no_oftener() {
         let mut quotas = Quotas::default();
         let start = Instant::now();
         for _ in 0..REVERTS {
-            quotas.take("revert", start).unwrap();
+            quotas.take(Evolution::Revert, start).unwrap();
         }
-        assert_eq!(quotas.take("revert", start).unwrap_err().code(), "CAL-E043");
-        quotas.take("supersede", start).unwrap();
-        quotas.take("revert", start + MINUTE).unwrap();
+        assert_eq!(quotas.take(Evolution::Revert, start).unwrap_err().code(), "CAL-E043");
+        quotas.take(Evolution::Supersede, start).unwrap();
+        quotas.take(Evolution::Revert, start + MINUTE).unwrap();
         for _ in 0..ADDS {
-            quotas.take("add", start).unwrap();
+            quotas.take(Evolution::Add, start).unwrap();
         }
-        assert_eq!(quotas.take("add", start).unwrap_err().code(), "CAL-E052");
+        assert_eq!(quotas.take(Evolution::Add, start).unwrap_err().code(), "CAL-E052");
     }
 }

@@ -44,7 +44,7 @@ use gristmill_schemas::json::{Json, Object};
 
 pub use answer::{Answer, Entry, Hit, Response};
 pub use error::{ExecutionError, Result};
-pub use evolve::{GrainWriter, Write};
+pub use evolve::{Evolution, GrainWriter, Write};
 pub use session::Session;
 pub use writer::LakeWriter;
 

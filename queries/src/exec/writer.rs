@@ -1,11 +1,11 @@
 //! The lake as what ADD, SUPERSEDE and REVERT write to.
 
 use async_trait::async_trait;
-use gristmill_engine::error::EngineError;
-use gristmill_engine::ingest::{Authored, append};
+use gristmill_engine::apply::{ApplyOptions, Operation, Request, apply_requests};
 use gristmill_engine::lake::Lake;
 use tokio::sync::Mutex;
 
+use super::error::{ExecutionError, Result};
 use super::evolve::{GrainWriter, Write};
 
 /// Appends to a lake, one statement after another.
@@ -26,12 +26,27 @@ impl LakeWriter {
 
 #[async_trait]
 impl GrainWriter for LakeWriter {
-    async fn append(&self, write: Write) -> Result<(), EngineError> {
-        let Write { grain, supersedes, operation } = write;
-        let authored =
-            Authored { bytes: grain.blob, address: grain.address, supersedes: supersedes.into_iter().collect() };
+    async fn append(&self, write: Write) -> Result<()> {
+        let action = write.operation.action();
         let mut lake = self.0.lock().await;
-        append(&mut lake, vec![authored], &format!("cal.{operation}")).await?;
-        lake.refresh().await
+        let answers = apply_requests(&mut lake, vec![request_of(write)], &ApplyOptions::default(), action).await?;
+        let refused = answers.into_iter().find_map(|answer| {
+            let denied = answer.is_denied();
+            answer.error.map(|code| (code, answer.message.unwrap_or_default(), denied))
+        });
+        match refused {
+            Some((code, message, by_policy)) => Err(ExecutionError::Refused { code, message, by_policy }),
+            None => Ok(lake.refresh().await?),
+        }
     }
+}
+
+/// The operation that a statement is. It says for itself why: the reason is in the grain.
+fn request_of(write: Write) -> Request {
+    let delivered = write.grain.blob;
+    let operation = match write.supersedes {
+        Some(target) => Operation::Supersede(target, delivered),
+        None => Operation::Put(delivered),
+    };
+    Request { operation, actor: None, reason: None, authorization: Vec::new() }
 }

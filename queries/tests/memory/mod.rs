@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use gristmill_engine::error::EngineError;
-use gristmill_queries::exec::{GrainWriter, Write};
+use gristmill_queries::exec::{ExecutionError, GrainWriter, Write};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
     GRAINS, GrainColumns, LifecycleEvent, RowIdentity, STATE, StateRow, grains_schema, state_batch, state_schema,
@@ -64,7 +63,7 @@ pub struct Written(pub Mutex<Vec<Write>>);
 
 #[async_trait]
 impl GrainWriter for Written {
-    async fn append(&self, write: Write) -> Result<(), EngineError> {
+    async fn append(&self, write: Write) -> Result<(), ExecutionError> {
         self.0.lock().unwrap().push(write);
         Ok(())
     }

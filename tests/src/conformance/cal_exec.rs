@@ -8,15 +8,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_engine::ingest::{Authored, append};
-use gristmill_engine::lake::{Change, Lake};
+use gristmill_engine::ingest::{IngestOptions, OnError};
+use gristmill_engine::lake::Change;
 use gristmill_queries::cal::{Bindings, Effect, Options};
 use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Response, Session};
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
+use gristmill_schemas::container::{FRAME_END, write_frame};
 use gristmill_schemas::json::{Json, Object};
 
 use super::{CaseFile, Outcome, Report};
+use crate::lake::TestLake;
 
 /// Cases are about answers, not about time.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -44,9 +46,9 @@ fn run_cases(data: &Path, cases: &[Json], report: &mut Report) -> Result<(), Str
     let grains = Grains::read(&json).ok_or_else(|| format!("{}: not a file of grains", data.display()))?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
     runtime.block_on(async {
-        let shared = Place::new(&grains).await?;
+        let shared = lake_of(&grains).await?;
         for case in cases {
-            let own = if appends(case) { Some(Place::new(&grains).await?) } else { None };
+            let own = if appends(case) { Some(lake_of(&grains).await?) } else { None };
             let verdict = judge(&grains, own.as_ref().unwrap_or(&shared), case).await;
             report.record(case, verdict.map_or_else(Outcome::Failed, |()| Outcome::Passed));
         }
@@ -56,7 +58,7 @@ fn run_cases(data: &Path, cases: &[Json], report: &mut Report) -> Result<(), Str
 
 /// The data file.
 struct Grains {
-    grains: Vec<Authored>,
+    frames: Vec<u8>,
     states: Vec<StateRow>,
     /// The names of grains by their addresses.
     keys: BTreeMap<String, String>,
@@ -67,7 +69,7 @@ impl Grains {
     fn read(json: &Json) -> Option<Grains> {
         let now_ms = json.get("now_ms")?.as_i64()?;
         let mut read = Grains {
-            grains: Vec::new(),
+            frames: Vec::new(),
             states: Vec::new(),
             keys: BTreeMap::new(),
             session: Session { query_timeout: PATIENCE, assemble_timeout: PATIENCE, ..Session::at(now_ms) },
@@ -77,11 +79,12 @@ impl Grains {
             let address = text(grain, "address");
             let bytes = hex::decode(text(grain, "blob_hex")).ok()?;
             read.keys.insert(address.to_owned(), text(grain, "key").to_owned());
-            read.grains.push(Authored { bytes, address: address.parse().ok()?, supersedes: Vec::new() });
+            write_frame(&bytes, &mut read.frames).ok()?;
             if let Some(index) = grain.get("index") {
                 read.states(address, index);
             }
         }
+        read.frames.extend(FRAME_END);
         Some(read)
     }
 
@@ -119,25 +122,17 @@ fn overrule(session: &mut Session, says: &Json) {
     }
 }
 
-/// A lake in a folder of its own.
-struct Place {
-    lake: Lake,
-    _folder: tempfile::TempDir,
-}
-
-impl Place {
-    async fn new(grains: &Grains) -> Result<Place, String> {
-        let said = |error: &dyn std::fmt::Display| error.to_string();
-        let folder = tempfile::tempdir().map_err(|error| said(&error))?;
-        let uri = folder.path().join("lake").display().to_string();
-        let mut lake = Lake::open_or_create(&uri).await.map_err(|error| said(&error))?;
-        append(&mut lake, grains.grains.clone(), "conformance").await.map_err(|error| said(&error))?;
-        let batch = state_batch(&grains.states).map_err(|error| said(&error))?;
-        let file = lake.state.write_file(&batch).await.map_err(|error| said(&error))?;
-        let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
-        lake.state.commit(change, "conformance", 0).await.map_err(|error| said(&error))?;
-        Ok(Place { lake, _folder: folder })
-    }
+/// A lake that holds `grains`, and what the index layer knows of them.
+async fn lake_of(grains: &Grains) -> Result<TestLake, String> {
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let mut place = TestLake::new().await;
+    let options = IngestOptions { on_error: OnError::Fail, ..IngestOptions::default() };
+    place.try_ingest(&[("grains.frames", &grains.frames)], &options).await.map_err(|error| said(&error))?;
+    let batch = state_batch(&grains.states).map_err(|error| said(&error))?;
+    let file = place.lake.state.write_file(&batch).await.map_err(|error| said(&error))?;
+    let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+    place.lake.state.commit(change, "conformance", 0).await.map_err(|error| said(&error))?;
+    Ok(place)
 }
 
 fn appends(case: &Json) -> bool {
@@ -145,7 +140,7 @@ fn appends(case: &Json) -> bool {
     parsed.is_ok_and(|parsed| parsed.query.statement.effect() == Effect::Appends)
 }
 
-async fn judge(grains: &Grains, place: &Place, case: &Json<'_>) -> Result<(), String> {
+async fn judge(grains: &Grains, place: &TestLake, case: &Json<'_>) -> Result<(), String> {
     let expect = case.get("expect").and_then(Json::as_object).ok_or("the case expects nothing")?;
     let outcome = execute(grains, place, case).await?;
     if let Some(code) = expect.get("error").and_then(Json::as_str) {
@@ -173,7 +168,11 @@ fn also_accepted(case: &Json, code: &str) -> bool {
     others.iter().any(|other| other.as_str() == Some(code) || other.get("error").and_then(Json::as_str) == Some(code))
 }
 
-async fn execute(grains: &Grains, place: &Place, case: &Json<'_>) -> Result<Result<Response, ExecutionError>, String> {
+async fn execute(
+    grains: &Grains,
+    place: &TestLake,
+    case: &Json<'_>,
+) -> Result<Result<Response, ExecutionError>, String> {
     let mut session = grains.session.clone();
     let mut bindings = Bindings::new();
     if let Some(own) = case.get("session") {
