@@ -35,10 +35,10 @@ pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) 
     if groups.is_empty() {
         return Ok(None);
     }
-    let id = SegmentId::new();
+    let id = SegmentId::new_sealed(file.is_sealed());
     let data = location.scratch_file()?;
     let sink = SegmentFile::create(&data, file.schema(), grains_properties()).file("can't write", id.as_str())?;
-    let builder = IndexBuilder::new(IndexKinds::ALL);
+    let builder = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
     groups.par_iter().enumerate().try_for_each(|(number, group)| {
         let batch = group.kept(file, erased)?;
         builder.add(number, &batch)?;
@@ -83,7 +83,7 @@ pub(super) async fn edit_file(
 ) -> Result<()> {
     let path = table.path_of(&data.name);
     let file = OpenFile::open(lake, &path).await?;
-    let id = SegmentId::new();
+    let id = SegmentId::new_sealed(file.is_sealed());
     let scratch = lake.location().scratch_file()?;
     let sink = scratch.reopen().file("can't write", &path)?;
     let mut writer =

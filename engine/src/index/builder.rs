@@ -28,6 +28,11 @@ impl IndexKinds {
     /// None of them.
     pub const NONE: IndexKinds = IndexKinds { hexastore: false, full_text: false };
 
+    /// Those that the segment `id` may have in the lake: of a sealed one, none that holds a word of a grain.
+    pub fn of_segment(self, id: &SegmentId) -> IndexKinds {
+        if id.is_sealed() { IndexKinds::NONE } else { self }
+    }
+
     /// The columns of `grains` that the indexes are made of, that of addresses too.
     pub fn columns(self) -> Vec<&'static str> {
         let mut columns = vec![IdentityColumn::ContentAddress.name()];

@@ -122,12 +122,19 @@ impl Sidecars {
 
     /// The hexastore of `segment`; `None`, with a warning the first time, if there is none that can be used.
     pub async fn hexastore(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<Hexastore>> {
+        // A sealed segment has none by design.
+        if segment.id.is_sealed() {
+            return None;
+        }
         let shelf = self.shelf(&segment.id);
         shelf.hexastore.get_or_init(|| open(location, segment)).await.clone()
     }
 
     /// The full-text index of `segment`; `None`, with a warning the first time, if there is none that can be used.
     pub async fn text(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<SegmentText>> {
+        if segment.id.is_sealed() {
+            return None;
+        }
         let shelf = self.shelf(&segment.id);
         shelf.text.get_or_init(|| open(location, segment)).await.clone()
     }

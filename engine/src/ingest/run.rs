@@ -10,7 +10,7 @@ use arrow::datatypes::Int64Type;
 use chrono::Utc;
 use futures::{StreamExt, stream};
 use gristmill_connectors::source::{Source, SourceKind};
-use gristmill_schemas::columns::{RejectRow, StateRow, rejects_batch, state_batch};
+use gristmill_schemas::columns::{RejectRow, StateRow};
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
@@ -27,6 +27,7 @@ use super::report::{IngestReport, OnError};
 use super::write::{Run, write};
 use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
+use crate::keys::LakeKeys;
 use crate::lake::{Change, Lake, Ledger, transaction_name};
 use crate::progress::WorkProgress;
 use crate::segment::{AddressIndex, WrittenSegment};
@@ -111,6 +112,8 @@ struct Ingest<'l> {
     progress: Arc<WorkProgress>,
     pool: Arc<rayon::ThreadPool>,
     known: KnownAddresses,
+    /// What everything is sealed with, if the lake is encrypted.
+    keys: Option<Arc<LakeKeys>>,
     /// Refusals that an earlier run committed before it was killed.
     told: HashSet<(String, i64)>,
     batch: Batch,
@@ -123,6 +126,7 @@ impl<'l> Ingest<'l> {
     async fn begin(lake: &'l mut Lake, options: &IngestOptions, progress: Arc<WorkProgress>) -> Result<Ingest<'l>> {
         lake.refresh().await?;
         let known = KnownAddresses::load(lake).await?;
+        let keys = lake.keys_to_write()?;
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(options.threads)
             .thread_name(|number| format!("ingest-{number}"))
@@ -134,6 +138,7 @@ impl<'l> Ingest<'l> {
             progress,
             pool: Arc::new(pool),
             known,
+            keys,
             told: HashSet::new(),
             batch: Batch::default(),
             limits: BatchLimits { grains: SEGMENT_GRAINS, bytes: (options.memory / 4).clamp(1 << 20, 1 << 30) },
@@ -323,6 +328,7 @@ impl<'l> Ingest<'l> {
             options: self.options.clone(),
             progress: Arc::clone(&self.progress),
             known: self.known.clone(),
+            keys: self.keys.clone(),
             now: self.now,
         };
         let done = tokio::task::spawn_blocking(move || pool.install(|| job(work)));
@@ -360,8 +366,7 @@ impl<'l> Ingest<'l> {
         if rows.is_empty() {
             return Ok(());
         }
-        let batch = rejects_batch(rows).file("can't write", "rejects")?;
-        let file = self.lake.rejects.write_file(&batch).await?;
+        let file = self.lake.write_rejects(rows).await?;
         let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
         self.lake.rejects.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
         // If the commit to `grains` must be repeated, these are told.
@@ -375,8 +380,7 @@ impl<'l> Ingest<'l> {
         if fresh.is_empty() {
             return Ok(());
         }
-        let batch = state_batch(&fresh).file("can't write", "state")?;
-        let file = self.lake.state.write_file(&batch).await?;
+        let file = self.lake.write_events(&fresh).await?;
         let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
         self.lake.state.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
         Ok(())
@@ -402,6 +406,7 @@ struct Work {
     options: IngestOptions,
     progress: Arc<WorkProgress>,
     known: KnownAddresses,
+    keys: Option<Arc<LakeKeys>>,
     now: i64,
 }
 
@@ -412,6 +417,7 @@ impl Work {
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
             resolver: &*self.options.resolver,
             now: self.now,
+            keys: self.keys.as_deref(),
         };
         morsels
             .into_par_iter()
@@ -431,7 +437,7 @@ impl Work {
         if plan.order.is_empty() {
             return Ok((proven, None, LeftOut::of(&plan)));
         }
-        let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now };
+        let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now, keys: self.keys.as_deref() };
         let segment = write(&self.location, &proven, &plan, run, self.options.indexes)?;
         Ok((proven, Some(segment), LeftOut::of(&plan)))
     }

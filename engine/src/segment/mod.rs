@@ -30,6 +30,17 @@ impl SegmentId {
         SegmentId(ulid::Ulid::generate().to_string().to_ascii_lowercase())
     }
 
+    /// A new name, of a sealed segment if `sealed` says so.
+    pub fn new_sealed(sealed: bool) -> Self {
+        let SegmentId(id) = SegmentId::new();
+        SegmentId(if sealed { id + SEALED } else { id })
+    }
+
+    /// True if the segment's rows are sealed: it is in the name, so that nothing has to be read to know.
+    pub fn is_sealed(&self) -> bool {
+        self.0.ends_with(SEALED)
+    }
+
     /// The segment of a data file.
     pub fn of_file(name: &str) -> Option<SegmentId> {
         let id = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
@@ -51,6 +62,9 @@ impl SegmentId {
         &self.0
     }
 }
+
+/// The end of a sealed segment's name.
+const SEALED: &str = ".sealed";
 
 impl Default for SegmentId {
     fn default() -> Self {

@@ -47,7 +47,7 @@ impl Conditions {
     /// What all of `filters` together say.
     pub(super) fn of(filters: &[Expr]) -> Conditions {
         let mut conditions = Conditions::default();
-        for (column, values) in filters.iter().flat_map(split_conjunction).filter_map(values) {
+        for (column, values) in filters.iter().flat_map(split_conjunction).filter_map(|it| values_of(it, &indexed)) {
             let known = &mut conditions.0[column as usize];
             *known = Some(match known.take() {
                 Some(before) => before.intersection(&values).cloned().collect(),
@@ -73,8 +73,15 @@ impl Conditions {
     }
 }
 
-/// The column and the values that `filter` restricts it to.
-fn values(filter: &Expr) -> Option<(Indexed, BTreeSet<String>)> {
+/// The column, of those that `known` knows, and the values that `filter` restricts it to.
+pub(super) fn values_of<C: PartialEq>(
+    filter: &Expr,
+    known: &dyn Fn(&str) -> Option<C>,
+) -> Option<(C, BTreeSet<String>)> {
+    let column = |expr: &Expr| match expr {
+        Expr::Column(column) => known(&column.name),
+        _ => None,
+    };
     match filter {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
             let (column, value) = match (column(left), column(right)) {
@@ -85,7 +92,7 @@ fn values(filter: &Expr) -> Option<(Indexed, BTreeSet<String>)> {
             Some((column, BTreeSet::from([value])))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
-            let ((column, mut either), (other, or)) = (values(left)?, values(right)?);
+            let ((column, mut either), (other, or)) = (values_of(left, known)?, values_of(right, known)?);
             either.extend(or);
             (column == other).then_some((column, either))
         }
@@ -96,9 +103,8 @@ fn values(filter: &Expr) -> Option<(Indexed, BTreeSet<String>)> {
     }
 }
 
-fn column(expr: &Expr) -> Option<Indexed> {
-    let Expr::Column(column) = expr else { return None };
-    Indexed::ALL.into_iter().find(|indexed| indexed.name() == column.name)
+fn indexed(name: &str) -> Option<Indexed> {
+    Indexed::ALL.into_iter().find(|indexed| indexed.name() == name)
 }
 
 fn text(expr: &Expr) -> Option<String> {

@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, Statistics, internal_datafusion_err};
 use datafusion::config::TableParquetOptions;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
@@ -19,9 +19,11 @@ use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, Fi
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use gristmill_engine::index::Sidecars;
-use gristmill_engine::lake::{DataFile, Segment, Table};
+use gristmill_engine::keys::{Erased, LakeKeys};
+use gristmill_engine::lake::{DataFile, Lake, Segment, Table, is_sealed_file};
 use gristmill_engine::segment::SegmentId;
 use parquet::arrow::arrow_reader::RowSelection;
 
@@ -29,6 +31,7 @@ use super::conditions::Conditions;
 use super::external;
 use super::index_scan::{Rows, Spared, ranges, select};
 use super::indexed_source::IndexedSource;
+use super::unseal::{Opening, UnsealExec};
 
 /// One stored table at one version.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub struct LakeTable {
     files: Vec<DataFile>,
     /// What is asked before a file is read; only `grains` has any.
     sidecars: Option<Arc<Sidecars>>,
+    /// What opens sealed files.
+    keys: Option<Arc<LakeKeys>>,
 }
 
 /// What a scan reads.
@@ -50,13 +55,16 @@ struct Selected {
 }
 
 impl LakeTable {
-    /// The table `table`, whose rows have `schema`; the files of the lake are found in `store`.
+    /// The table `table` of `lake`, whose rows have `schema`; the files of the lake are found in `store`.
     ///
     /// # Errors
-    /// [`datafusion::error::DataFusionError::External`] if the log can't be read.
-    pub fn new(table: Table, schema: SchemaRef, store: ObjectStoreUrl) -> Result<LakeTable> {
-        let files = table.files().map_err(external)?;
-        Ok(LakeTable { table, schema, store, files, sidecars: None })
+    /// [`datafusion::error::DataFusionError::External`] if the log can't be read, or the lake is locked and has sealed files.
+    pub fn new(lake: &Lake, table: Table, schema: SchemaRef, store: ObjectStoreUrl) -> Result<LakeTable> {
+        let mut files = table.files().map_err(external)?;
+        files.retain(|file| !lake.leaves_out(&file.name));
+        let keys = files.iter().map(|file| lake.keys_to_read(&file.name)).find(|keys| !matches!(keys, Ok(None)));
+        let keys = keys.transpose().map_err(external)?.flatten();
+        Ok(LakeTable { table, schema, store, files, sidecars: None, keys })
     }
 
     /// The table with the sidecars of its segments, which its scans ask first.
@@ -86,20 +94,21 @@ impl LakeTable {
             .with_statistics(Arc::new(statistics))
     }
 
-    /// The files that `filters` can find something in, with the rows that the sidecars chose.
-    async fn selected(&self, filters: &[Expr]) -> Selected {
+    /// The files, sealed ones or others, that `filters` can find something in, with the rows that the sidecars chose.
+    async fn selected(&self, sealed: bool, filters: &[Expr]) -> Selected {
+        let own: Vec<&DataFile> = self.files.iter().filter(|file| is_sealed_file(&file.name) == sealed).collect();
         let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
         let conditions = Conditions::of(filters);
         let columns: Vec<_> = conditions.columns().collect();
-        let asked = self.sidecars.as_ref().filter(|_| !columns.is_empty()).zip(self.segments());
+        let asked = self.sidecars.as_ref().filter(|_| !columns.is_empty()).zip(segments(&own));
         let Some((sidecars, segments)) = asked else {
-            let rows = Precision::Exact(self.rows() as usize);
-            return Selected { files: self.files.iter().map(whole).collect(), rows, spared: None };
+            let rows = Precision::Exact(own.iter().map(|file| file.rows).sum::<u64>() as usize);
+            return Selected { files: own.into_iter().map(whole).collect(), rows, spared: None };
         };
         let chosen = select(sidecars, self.table.location(), &segments, &conditions).await;
         let spared = Spared::of(columns, &segments, &chosen);
         let mut files = FileGroup::default();
-        for (file, rows) in self.files.iter().zip(chosen) {
+        for (file, rows) in own.into_iter().zip(chosen) {
             match rows {
                 Rows::All => files.push(whole(file)),
                 Rows::Some(rows) if rows.is_empty() => {}
@@ -122,11 +131,71 @@ impl LakeTable {
     ) -> Result<Vec<RecordBatch>> {
         let Some(file) = self.files.get(number) else { return Ok(Vec::new()) };
         let group = FileGroup::new(vec![self.chosen(file, rows)]);
+        let opening = self.opening(is_sealed_file(&file.name), Some(columns))?;
+        let stored = opening.as_ref().map(|opening| opening.stored(&self.schema)).transpose()?;
         let scan = FileScanConfigBuilder::new(self.store.clone(), Arc::new(self.source(state)?))
             .with_file_groups(vec![group])
-            .with_projection_indices(Some(columns.to_vec()))?
+            .with_projection_indices(Some(stored.unwrap_or_else(|| columns.to_vec())))?
             .build();
-        collect(DataSourceExec::from_data_source(scan), state.task_ctx()).await
+        let batches = collect(DataSourceExec::from_data_source(scan), state.task_ctx()).await?;
+        match opening {
+            Some(opening) => batches.iter().map(|batch| opening.open(batch, Erased::Kept)).collect(),
+            None => Ok(batches),
+        }
+    }
+
+    /// How the columns `projection` of sealed rows are opened; `None` if they aren't `sealed`.
+    fn opening(&self, sealed: bool, projection: Option<&[usize]>) -> Result<Option<Opening>> {
+        let Some(keys) = self.keys.clone().filter(|_| sealed) else { return Ok(None) };
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => Arc::clone(&self.schema),
+        };
+        Ok(Some(Opening::new(keys, self.table.name(), schema)))
+    }
+
+    /// The scan of the sealed files, or of the others; `None` if there are none of these.
+    async fn scan_of(
+        &self,
+        sealed: bool,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Selected { files, rows, spared } = self.selected(sealed, filters).await;
+        if files.is_empty() && sealed {
+            return Ok(None);
+        }
+        let opening = self.opening(sealed, projection.map(Vec::as_slice))?;
+        let rows = if sealed { rows.to_inexact() } else { rows };
+        let statistics = counted(&self.schema, rows, files.iter().map(|file| file.object_meta.size).sum());
+        let mut groups = files.split_files(state.config_options().execution.target_partitions);
+        if groups.is_empty() {
+            groups.push(FileGroup::default());
+        }
+        let mut parquet = self.source(state)?;
+        let predicate = opening.as_ref().map(|opening| opening.predicate(state, filters)).transpose()?.flatten();
+        if let Some(predicate) = predicate {
+            parquet = parquet.with_predicate(predicate);
+        }
+        let mut source: Arc<dyn FileSource> = Arc::new(parquet);
+        if let Some(spared) = spared {
+            source = Arc::new(IndexedSource { inner: source, note: spared.to_string().into() });
+        }
+        let stored = opening.as_ref().map(|opening| opening.stored(&self.schema)).transpose()?;
+        let scan = FileScanConfigBuilder::new(self.store.clone(), source)
+            .with_file_groups(groups)
+            .with_statistics(statistics)
+            .with_projection_indices(stored.or_else(|| projection.cloned()))?
+            // With a filter above, the limit isn't the scan's; of sealed rows some may be erased.
+            .with_limit(limit.filter(|_| filters.is_empty() && !sealed))
+            .build();
+        let scan = DataSourceExec::from_data_source(scan);
+        Ok(Some(match opening {
+            Some(opening) => Arc::new(UnsealExec::new(scan, opening)),
+            None => scan,
+        }))
     }
 
     /// The file with just some of its rows.
@@ -134,12 +203,6 @@ impl LakeTable {
         let selection = RowSelection::from_consecutive_ranges(ranges(rows), file.rows as usize);
         let partitioned = self.partitioned(file, Precision::Inexact(rows.len()));
         partitioned.with_extension(ParquetRowSelection::new(selection))
-    }
-
-    /// The files as segments; `None` if one isn't named like a segment.
-    fn segments(&self) -> Option<Vec<Segment>> {
-        let segment = |file: &DataFile| Some(Segment { id: SegmentId::of_file(&file.name)?, file: file.clone() });
-        self.files.iter().map(segment).collect()
     }
 
     /// The scan's source: late materialisation on, footers and page indexes kept by the session.
@@ -155,6 +218,12 @@ impl LakeTable {
             .with_table_parquet_options(options)
             .with_parquet_file_reader_factory(Arc::new(CachedParquetFileReaderFactory::new(store, cache))))
     }
+}
+
+/// The files as segments; `None` if one isn't named like a segment.
+fn segments(files: &[&DataFile]) -> Option<Vec<Segment>> {
+    let segment = |file: &&DataFile| Some(Segment { id: SegmentId::of_file(&file.name)?, file: (*file).clone() });
+    files.iter().map(segment).collect()
 }
 
 /// Statistics that know the number of rows and nothing of the columns.
@@ -183,7 +252,9 @@ impl TableProvider for LakeTable {
 
     fn statistics(&self) -> Option<Statistics> {
         let bytes = self.files.iter().map(|file| file.size).sum();
-        Some(counted(&self.schema, Precision::Exact(self.rows() as usize), bytes))
+        let rows = Precision::Exact(self.rows() as usize);
+        // Of sealed rows some may be erased.
+        Some(counted(&self.schema, if self.keys.is_some() { rows.to_inexact() } else { rows }, bytes))
     }
 
     async fn scan(
@@ -193,23 +264,14 @@ impl TableProvider for LakeTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Selected { files, rows, spared } = self.selected(filters).await;
-        let statistics = counted(&self.schema, rows, files.iter().map(|file| file.object_meta.size).sum());
-        let mut groups = files.split_files(state.config_options().execution.target_partitions);
-        if groups.is_empty() {
-            groups.push(FileGroup::default());
+        let open = self.scan_of(false, state, projection, filters, limit);
+        match self.keys {
+            None => open.await?.ok_or_else(|| internal_datafusion_err!("a table has no scan")),
+            Some(_) => {
+                let sealed = self.scan_of(true, state, projection, filters, limit).await?;
+                let both: Vec<_> = open.await?.into_iter().chain(sealed).collect();
+                UnionExec::try_new(both)
+            }
         }
-        let mut source: Arc<dyn FileSource> = Arc::new(self.source(state)?);
-        if let Some(spared) = spared {
-            source = Arc::new(IndexedSource { inner: source, note: spared.to_string().into() });
-        }
-        let scan = FileScanConfigBuilder::new(self.store.clone(), source)
-            .with_file_groups(groups)
-            .with_statistics(statistics)
-            .with_projection_indices(projection.cloned())?
-            // With a filter above, the limit isn't the scan's.
-            .with_limit(limit.filter(|_| filters.is_empty()))
-            .build();
-        Ok(DataSourceExec::from_data_source(scan))
     }
 }
