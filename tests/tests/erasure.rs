@@ -39,7 +39,7 @@ fn order(folder: &Path) -> Order {
     // A second order finds the key there.
     let _ = keyring.generate("erasure");
     let ground = Ground { reference: Some("R-1".to_owned()), ..Ground::default() };
-    Order { ground, keyring, signing_key: "erasure".to_owned(), exclusive: true, threads: 2 }
+    Order { ground, keyring, signing_key: "erasure".to_owned(), exclusive: true, destroy_keys: false, threads: 2 }
 }
 
 /// What was found, by the names of the fixture: the reasons, and the bar if there is one.

@@ -7,7 +7,6 @@ use gristmill_connectors::source::{SourceKind, discover};
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, OnError, ingest};
-use gristmill_engine::lake::Lake;
 use gristmill_schemas::grain::Mode;
 
 use super::Context;
@@ -19,7 +18,10 @@ use crate::progress::{Position, Progress};
 pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
     let sources = discover(&arguments.sources).await?;
-    let mut lake = Lake::open_or_create(context.lake()).await?;
+    let mut lake = match arguments.encrypt {
+        true => context.encrypted_lake().await?,
+        false => context.open_or_create_lake().await?,
+    };
     let options = IngestOptions {
         kind: kind_of(arguments.kind),
         on_error: match arguments.on_error {

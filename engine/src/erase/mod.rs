@@ -9,12 +9,14 @@
 //! | `rows`, `survey`, `rejects` | what in the lake is a request about? |
 //! | `plan` | what would an erasure do? |
 //! | `run`, `journal` | in which order is it done, and how is a killed one finished? |
+//! | `by_key` | what goes with the keys that it is sealed with? |
 //! | `rewrite`, `state` | how are rows removed from each table? |
 //! | `needles`, `absence` | is anything left in any byte of the lake? |
 //! | `merkle`, `certificate` | how is that proven to others? |
 //! | `disclose` | what is handed out to a person who asks? |
 
 mod absence;
+mod by_key;
 mod certificate;
 mod disclose;
 mod fold;

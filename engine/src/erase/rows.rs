@@ -115,6 +115,23 @@ impl OpenFile {
         Ok(groups.into_iter().flatten().collect())
     }
 
+    /// The file, from the lake's root.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The batches of one row group of `grains` with `columns`, or of a small table with all, as they can be read.
+    pub(crate) fn group(
+        &self,
+        number: usize,
+        columns: &[&'static str],
+    ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<'_>> {
+        let columns = self.name.starts_with(GRAINS).then(|| columns.to_vec());
+        let stored = self.stored(columns.as_deref());
+        let reader = self.reader(stored.as_deref(), Some(number), None)?;
+        Ok(reader.map(move |batch| self.opened(&batch.file("can't read", &self.name)?, columns.as_deref())))
+    }
+
     /// The batches of one row group, or of the rows `selection`, or of all, as they are stored.
     pub(crate) fn reader(
         &self,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::{IdentityColumn, is_sealed};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Mode as Reading, Payload};
 use rustc_hash::FxBuildHasher;
 
@@ -554,10 +554,14 @@ fn glance(
     let mut hits = Hits::default();
     for (row, at) in rows {
         let (Some(blobs), Some(address)) = (blobs, address_at(addresses, at)) else { continue };
+        let blob = blobs.value(at);
+        // Its key was destroyed: it is erased already.
+        if is_sealed(blob) {
+            continue;
+        }
         out.grains += 1;
         hits.clear();
         matcher.address(&address, &mut hits);
-        let blob = blobs.value(at);
         let mut found = Found {
             address,
             segment,
