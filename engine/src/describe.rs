@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::index::Sidecar;
 use crate::index::hexastore::Hexastore;
+use crate::index::words::WordFilter;
 use crate::lake::{Lake, Ledger, Progress, Table};
 use crate::segment::AddressIndex;
 
@@ -104,6 +105,7 @@ pub async fn describe(lake: &Lake) -> Result<Description> {
         sidecars: BTreeMap::from([
             ("addresses", sidecars::<AddressIndex>(lake).await?),
             ("hexastore", sidecars::<Hexastore>(lake).await?),
+            ("words", sidecars::<WordFilter>(lake).await?),
         ]),
     })
 }
@@ -122,6 +124,10 @@ fn describe_table(table: &Table) -> Result<TableDescription> {
 async fn sidecars<S: Sidecar>(lake: &Lake) -> Result<SidecarDescription> {
     let mut found = SidecarDescription::default();
     for segment in lake.segments()? {
+        // Sealed segments have no sidecar but that of addresses.
+        if segment.id.is_sealed() && S::FILE != AddressIndex::FILE {
+            continue;
+        }
         let Ok(bytes) = lake.location().read(&segment.id.sidecar(S::FILE)).await else {
             found.missing += 1;
             continue;

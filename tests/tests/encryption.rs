@@ -223,7 +223,9 @@ fn no_byte_of_an_encrypted_lake_holds_a_word_of_a_grain_and_with_the_keys_all_is
     let cal = "RECALL beliefs WHERE user_id = \"quokka-user-1\" LIMIT 100";
     assert_eq!(lab.run("sealed", 0, &["cal", cal])["count"], lab.run("plain", 0, &["cal", cal])["count"]);
     for lake in ["plain", "sealed"] {
-        lab.run(lake, 0, &["export", &format!("{lake}.jsonl"), "--where", "type = 'belief'"]);
+        let out = format!("{lake}.jsonl");
+        let exported = lab.try_run(lake, &["export", &out, "--format", "jsonl", "--where", "type = 'belief'"]);
+        assert_eq!(exported.status.code(), Some(0), "{}", String::from_utf8_lossy(&exported.stderr));
     }
     let lines = |name: &str| -> BTreeSet<String> {
         std::fs::read_to_string(lab.path(name)).unwrap().lines().map(str::to_owned).collect()

@@ -112,6 +112,9 @@ pub struct Scope {
     pub rows_after: BTreeMap<String, u64>,
     /// Bytes of segments that were written again.
     pub bytes_rewritten: u64,
+    /// Bytes among these that were copied as they are: row groups without an erased row.
+    #[serde(default)]
+    pub bytes_copied: u64,
     /// Files that were physically removed.
     pub files_removed: u64,
 }
@@ -130,7 +133,8 @@ pub struct Snapshots {
 pub struct Proofs {
     /// Every remaining byte was searched.
     pub byte_search: Absence,
-    /// Every remaining grain was decoded and matched again: how many, and how many of the person were left.
+    /// Every remaining grain, but for segments that the word filters exclude, was decoded and matched again: how many, and how
+    /// many of the person were left.
     pub survey: Remaining,
     /// Every erased address was looked up in the address indexes: how many, and how many were there.
     pub lookup: Remaining,

@@ -47,6 +47,9 @@ pub(super) struct Journal {
     pub(super) events: u64,
     /// Bytes of segments that were written again.
     pub(super) bytes_rewritten: u64,
+    /// Bytes among these that were copied as they are.
+    #[serde(default)]
+    pub(super) bytes_copied: u64,
     /// People of the request of whom something was found.
     pub(super) people: Vec<u32>,
     /// Spellings of identifiers that the proof must look for.

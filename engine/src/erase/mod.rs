@@ -3,7 +3,6 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `request` | whom and what does a request name? |
-//! | `fold` | which spellings are the same? |
 //! | `matcher` | does this grain name one of these people, and where? |
 //! | `reason` | why was a grain found, and why may it have to stay? |
 //! | `rows`, `survey`, `rejects` | what in the lake is a request about? |
@@ -19,7 +18,6 @@ mod absence;
 mod by_key;
 mod certificate;
 mod disclose;
-mod fold;
 mod journal;
 mod matcher;
 mod merkle;
@@ -37,7 +35,7 @@ mod survey;
 pub use absence::Absence;
 pub use certificate::{Certificate, Ground, Inclusion, Verified, verify};
 pub use disclose::{Disclosed, disclose};
-pub use fold::Folding;
+pub use crate::text::fold::Folding;
 pub use journal::ERASURES;
 pub use matcher::{Hits, Matcher, NOBODY, PersonNumber};
 pub use plan::{Exclusion, Plan, Selected, Spelling};

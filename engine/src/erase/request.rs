@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gristmill_schemas::address::ContentAddress;
 
-use super::fold::Folding;
+use crate::text::fold::Folding;
 use crate::error::{Context, EngineError, Result};
 
 /// One person, by all the identifiers that the request gives.

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use crate::error::{Context, Result};
 use crate::keys::{Erased, LakeKeys};
 use crate::lake::Lake;
-use crate::segment::MappedFile;
+use crate::segment::{CopySource, MappedFile};
 
 /// A Parquet file of the lake that can be read by many threads.
 #[derive(Clone)]
@@ -37,6 +37,11 @@ impl OpenFile {
         let metadata = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new()).file("can't read", path)?;
         let keys = lake.keys_to_read(path.as_ref())?;
         Ok(OpenFile { bytes, metadata, name: path.to_string(), keys })
+    }
+
+    /// The file as one whose row groups can be copied.
+    pub(crate) fn copy_source(&self) -> Result<CopySource> {
+        CopySource::open(self.bytes.clone()).file("can't read", &self.name)
     }
 
     /// True if its rows are sealed.
@@ -74,6 +79,11 @@ impl OpenFile {
     /// Bytes of each row group in memory, roughly.
     pub(crate) fn row_group_bytes(&self) -> Vec<u64> {
         self.metadata.metadata().row_groups().iter().map(|group| group.total_byte_size().max(0) as u64).collect()
+    }
+
+    /// Bytes of each row group in the file.
+    pub(crate) fn stored_bytes(&self) -> Vec<u64> {
+        self.metadata.metadata().row_groups().iter().map(|group| group.compressed_size().max(0) as u64).collect()
     }
 
     /// Rows of each row group.

@@ -27,7 +27,7 @@ use super::matcher::{Matcher, NOBODY};
 use super::needles::Needles;
 use super::plan::Plan;
 use super::request::{Person, Request};
-use super::rewrite::{drop_rows, edit_file, without};
+use super::rewrite::{Rewritten, drop_rows, edit_file, without};
 use super::rows::OpenFile;
 use super::state;
 use super::survey::{Survey, type_name};
@@ -165,6 +165,7 @@ fn begin(lake: &Lake) -> Result<Journal> {
         items: BTreeMap::new(),
         events: 0,
         bytes_rewritten: 0,
+        bytes_copied: 0,
         people: Vec::new(),
         spellings: Vec::new(),
         keys: Vec::new(),
@@ -289,9 +290,10 @@ impl Run<'_> {
             let rewrite = move || pool.install(|| without(&location, &file, &rows));
             let rewritten = tokio::task::spawn_blocking(rewrite).await.file("can't finish", "a segment")??;
             change.removed.push(segment.file.clone());
-            if let Some(rewritten) = rewritten {
-                bytes += rewritten.size;
-                self.lake.publish_segment(&mut change, rewritten).await?;
+            if let Some(Rewritten { segment, copied }) = rewritten {
+                bytes += segment.size;
+                self.journal.bytes_copied += copied;
+                self.lake.publish_segment(&mut change, segment).await?;
             }
         }
         change.info.insert("erasure".to_owned(), self.journal.id.clone().into());
@@ -412,6 +414,7 @@ impl Run<'_> {
             rows_before: self.journal.rows_before.clone(),
             rows_after: rows(self.lake)?,
             bytes_rewritten: self.journal.bytes_rewritten,
+            bytes_copied: self.journal.bytes_copied,
             files_removed: removed.files,
             ..Scope::default()
         };

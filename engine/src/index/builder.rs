@@ -9,6 +9,7 @@ use gristmill_schemas::columns::IdentityColumn;
 
 use super::fulltext::{self, FULLTEXT_FILE, TextPiece};
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
+use super::words::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result};
 use crate::lake::LakeLocation;
 use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
@@ -18,15 +19,17 @@ use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
 pub struct IndexKinds {
     /// Statements by subject, relation and object.
     pub hexastore: bool,
-    /// Words.
+    /// Words of texts, and where they stand.
     pub full_text: bool,
+    /// All words, to tell which segments can't be about somebody.
+    pub words: bool,
 }
 
 impl IndexKinds {
     /// All of them.
-    pub const ALL: IndexKinds = IndexKinds { hexastore: true, full_text: true };
+    pub const ALL: IndexKinds = IndexKinds { hexastore: true, full_text: true, words: true };
     /// None of them.
-    pub const NONE: IndexKinds = IndexKinds { hexastore: false, full_text: false };
+    pub const NONE: IndexKinds = IndexKinds { hexastore: false, full_text: false, words: false };
 
     /// Those that the segment `id` may have in the lake: of a sealed one, none that holds a word of a grain.
     pub fn of_segment(self, id: &SegmentId) -> IndexKinds {
@@ -42,6 +45,11 @@ impl IndexKinds {
         if self.full_text {
             columns.push(TextPiece::COLUMN);
         }
+        if self.words {
+            columns.extend(WordSet::COLUMNS);
+        }
+        columns.sort_unstable();
+        columns.dedup();
         columns
     }
 }
@@ -74,6 +82,7 @@ struct Part {
     addresses: Vec<ContentAddress>,
     statements: Option<StatementColumns>,
     text: Option<TextPiece>,
+    words: Option<WordSet>,
 }
 
 impl IndexBuilder {
@@ -96,7 +105,11 @@ impl IndexBuilder {
             true => Some(TextPiece::of(batch).file("can't index", "texts")?),
             false => None,
         };
-        let part = Part { addresses: addresses_of(batch).file("can't index", "addresses")?, statements, text };
+        let words = match self.kinds.words {
+            true => Some(WordSet::of(batch).ok_or("columns are missing").file("can't index", "words")?),
+            false => None,
+        };
+        let part = Part { addresses: addresses_of(batch).file("can't index", "addresses")?, statements, text, words };
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).insert(number, part);
         Ok(())
     }
@@ -107,19 +120,25 @@ impl IndexBuilder {
         let mut addresses = Vec::new();
         let mut statements = Vec::new();
         let mut texts = Vec::new();
+        let mut words = Vec::new();
         for part in parts.into_values() {
             addresses.extend(part.addresses);
             statements.extend(part.statements);
             texts.extend(part.text);
+            words.extend(part.words);
         }
         let file = |name: &str, bytes| SidecarFile { name: name.to_owned(), bytes };
-        let ((addresses, texts), statements) = rayon::join(
+        let ((addresses, texts), (statements, words)) = rayon::join(
             || (AddressIndex::build(&addresses), self.kinds.full_text.then(|| fulltext::pack(&texts))),
-            || self.kinds.hexastore.then(|| hexastore::build(&statements)),
+            || {
+                let words = self.kinds.words.then(|| words::build(&words));
+                (self.kinds.hexastore.then(|| hexastore::build(&statements)), words)
+            },
         );
         let mut files = vec![file(ADDRESSES_FILE, addresses)];
         files.extend(statements.map(|bytes| file(HEXASTORE_FILE, bytes)));
         files.extend(texts.map(|bytes| file(FULLTEXT_FILE, bytes)));
+        files.extend(words.map(|bytes| file(WORDS_FILE, bytes)));
         files
     }
 }

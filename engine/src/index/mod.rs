@@ -5,6 +5,7 @@
 //! | [`hexastore`] | which rows state this subject, relation, object? |
 //! | [`fulltext`] | which grains of the lake have these words, and how well do they fit? |
 //! | [`vectors`] | which grains are near to a vector? |
+//! | [`words`] | which words are in no grain of the segment? |
 //! | `builder` | how do a segment's rows become its sidecars, while it is written or later? |
 //! | `sidecars` | which sidecars of the lake are open, and what if one can't be opened? |
 //! | `reindex` | how is a sidecar that is missing or damaged made again? |
@@ -17,6 +18,7 @@ pub mod hexastore;
 mod reindex;
 mod sidecars;
 pub mod vectors;
+pub mod words;
 
 pub use builder::{IndexBuilder, IndexKinds, SidecarFile};
 pub(crate) use builder::{addresses_of, publish};

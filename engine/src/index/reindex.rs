@@ -11,6 +11,7 @@ use super::builder::{IndexBuilder, IndexKinds, SidecarFile, publish};
 use super::fulltext::SegmentText;
 use super::hexastore::Hexastore;
 use super::sidecars::open_sidecar;
+use super::words::WordFilter;
 use crate::error::{Context, Result};
 use crate::keys::{Erased, LakeKeys};
 use crate::lake::{Lake, Segment};
@@ -60,6 +61,7 @@ async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
     let location = lake.location();
     open_sidecar::<AddressIndex>(location, segment).await.is_ok()
         && (!kinds.hexastore || open_sidecar::<Hexastore>(location, segment).await.is_ok())
+        && (!kinds.words || open_sidecar::<WordFilter>(location, segment).await.is_ok())
         && (!kinds.full_text || open_sidecar::<SegmentText>(location, segment).await.is_ok())
 }
 

@@ -6,9 +6,11 @@
 //! | `read` | how does the Parquet reader see a mapped file? |
 //! | `reader` | what are the rows of these row groups, with these columns? |
 //! | `write` | how do batches become the file, on all cores? |
+//! | `copy` | how does a row group become part of another file as it is? |
 //! | `addresses` | which row of the segment has this address? |
 
 mod addresses;
+mod copy;
 mod layout;
 mod read;
 mod reader;
@@ -16,6 +18,7 @@ mod write;
 
 pub use addresses::{ADDRESSES_FILE, AddressIndex};
 pub use layout::{ROW_GROUP_ROWS, grains_properties, records_properties, unsorted_grains_properties};
+pub(crate) use copy::CopySource;
 pub(crate) use read::MappedFile;
 pub use reader::SegmentReader;
 pub use write::SegmentFile;
