@@ -262,7 +262,7 @@ impl Matcher {
     }
 
     /// False if no grain of a segment with the word filter `filter` can be found.
-    pub(super) fn may_find(&self, filter: &WordFilter) -> bool {
+    pub(crate) fn may_find(&self, filter: &WordFilter) -> bool {
         let texts = self.patterns.iter().map(|pattern| &pattern.text);
         let keys = self.sessions.keys().chain(self.consents.keys()).chain(&self.withdrawn);
         let mut addresses = self.addresses.keys().map(|address| ContentAddress::from_digest(*address));

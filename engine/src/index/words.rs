@@ -339,7 +339,12 @@ impl Sidecar for WordFilter {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_schemas::grain::{EncodeOptions, encode_json};
+    use gristmill_schemas::json::{Json, Object};
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::erase::{Hits, Matcher, Person, Request};
 
     fn filter(texts: &[&str]) -> WordFilter {
         let mut set = WordSet::default();
@@ -366,6 +371,42 @@ mod tests {
         assert!(filter(&[&format!("x00{}ff", address.to_uppercase())]).may_hold(&address));
         assert!(!filter(&[&format!("sha256:{address}")]).may_hold(&ContentAddress::of(b"b").to_string()));
         assert!(filter(&[&"0".repeat(10_000)]).may_hold("anything"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_search_for_a_person_finds_is_never_ruled_out(
+            text in prop::collection::vec(piece(), 1..8),
+            name in prop::collection::vec(piece(), 1..3),
+            exact: bool,
+        ) {
+            let folding = if exact { Folding::Exact } else { Folding::Spellings };
+            let person = Person { identifiers: [name.concat()].into(), ..Person::default() };
+            let matcher = Matcher::new(&Request { people: vec![person], folding, ..Request::default() });
+            let mut json = Object::new();
+            json.insert("type", "event");
+            json.insert("created_at", 1_767_225_600_000_i64);
+            json.insert("role", "user");
+            json.insert("content", text.concat());
+            let encoded = encode_json(&Json::Object(json), EncodeOptions::default());
+            prop_assume!(encoded.is_ok());
+            let blob = encoded.unwrap().blob;
+            let mut set = WordSet::default();
+            set.blob(&blob);
+            let filter = WordFilter::open(build(&[set]).into()).unwrap();
+            let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+            let mut hits = Hits::default();
+            matcher.find(&Grain::decode(&payload, Mode::Lenient).unwrap(), None, &mut hits);
+            prop_assert!(hits.people.is_empty() || matcher.may_find(&filter));
+        }
+    }
+
+    /// Pieces of texts and names that meet often, in several spellings.
+    fn piece() -> impl Strategy<Value = &'static str> {
+        prop::sample::select(vec![
+            "ann", "ANN", "\u{ff21}nn", "a\u{200b}nn", "jos\u{e9}", "jose\u{301}", "stra\u{df}e", "STRASSE", "\u{5f20}\u{4f1f}",
+            "\u{5728}", "4711", "7", "@", " ", "-", "_", ":", ".",
+        ])
     }
 
     #[test]
