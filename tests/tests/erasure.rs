@@ -168,7 +168,8 @@ fn of_others(folder: &Path, number: usize) -> std::path::PathBuf {
 async fn segments_that_word_filters_rule_out_are_not_read_and_nothing_is_missed() {
     let mut fixture = lab().await;
     for number in 0..3 {
-        take_in(&mut fixture.lake, &of_others(fixture.folder(), number)).await;
+        let file = of_others(fixture.folder(), number);
+        take_in(&mut fixture.lake, &file).await;
     }
     let (told, filtered) = plan(&mut fixture.lake, &person(), 2).await.unwrap();
     assert_eq!((told.segments, told.segments_read, told.segments_skipped), (4, 1, 3));

@@ -19,6 +19,7 @@ use rayon::prelude::*;
 
 use super::admit::{Admission, Door};
 use super::batch::{Batch, BatchLimits};
+use super::claims;
 use super::known::KnownAddresses;
 use super::morsel::{Admitted, Morsels, Next};
 use super::plan::plan;
@@ -256,6 +257,7 @@ impl<'l> Ingest<'l> {
         let proven = self.on_cores(move |work| Ok(work.prove(morsels))).await?;
         let refusals = self.account(&proven)?;
         batch.rejects.extend(refusals);
+        self.judge_claims(&mut batch, &proven).await?;
         if self.options.dry_run {
             return self.pretend(proven).await;
         }
@@ -280,6 +282,26 @@ impl<'l> Ingest<'l> {
             }
         }
         Err(EngineError::Conflict(format!("other writers were faster {COMMIT_ATTEMPTS} times")))
+    }
+
+    /// Leaves of what the manifests claim what the lifecycle gate permits.
+    async fn judge_claims(&mut self, batch: &mut Batch, proven: &[ProvenMorsel]) -> Result<()> {
+        let claims = std::mem::take(&mut batch.states).into_iter().filter_map(|claim| self.known.permitted(claim));
+        let resolver = &*self.options.resolver;
+        let judged = claims::judge(self.lake, &self.known, claims.collect(), proven, resolver, self.now).await?;
+        batch.states = judged.permitted;
+        for (claim, error) in judged.denied {
+            let id = claim.source_id.as_deref().unwrap_or_default();
+            let uri = batch.uris.get(id).map_or(id, String::as_str);
+            let refused = claims::refused(&claim, &error, uri, self.now);
+            if self.options.on_error == OnError::Fail {
+                return Err(EngineError::Refused { source_uri: uri.to_owned(), error });
+            }
+            self.report.refuse(error.code.name());
+            WorkProgress::add(&self.progress.rejected, 1);
+            batch.rejects.push(refused);
+        }
+        Ok(())
     }
 
     /// Counts what was found, and collects what was refused.

@@ -231,12 +231,15 @@ impl LakeKeys {
     }
 }
 
+/// What becomes of a cell; `None` if it stays as it is.
+type Change<'c, B, C> = dyn Fn(&B) -> Result<Option<C>> + 'c;
+
 /// `batch` with what `bytes` and `text` make of the cells of the columns that `has` names; `None` leaves a cell as it is.
 fn each_cell(
     batch: &RecordBatch,
     has: &dyn Fn(&str) -> bool,
-    bytes: &dyn Fn(&[u8]) -> Result<Option<Vec<u8>>>,
-    text: &dyn Fn(&str) -> Result<Option<String>>,
+    bytes: &Change<'_, [u8], Vec<u8>>,
+    text: &Change<'_, str, String>,
 ) -> Result<RecordBatch> {
     let schema = batch.schema();
     let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| match field.data_type() {
@@ -307,7 +310,7 @@ fn project(sealed: &RecordBatch, rows: &[Row]) -> Result<RecordBatch> {
     }
 }
 
-fn changed_bytes(column: &BinaryArray, change: &dyn Fn(&[u8]) -> Result<Option<Vec<u8>>>) -> Result<ArrayRef> {
+fn changed_bytes(column: &BinaryArray, change: &Change<'_, [u8], Vec<u8>>) -> Result<ArrayRef> {
     let mut out = BinaryBuilder::new();
     for cell in column {
         match cell.map(change).transpose()?.flatten() {
@@ -318,7 +321,7 @@ fn changed_bytes(column: &BinaryArray, change: &dyn Fn(&[u8]) -> Result<Option<V
     Ok(Arc::new(out.finish()))
 }
 
-fn changed_texts(column: &StringArray, change: &dyn Fn(&str) -> Result<Option<String>>) -> Result<ArrayRef> {
+fn changed_texts(column: &StringArray, change: &Change<'_, str, String>) -> Result<ArrayRef> {
     let mut out = StringBuilder::new();
     for cell in column {
         match cell.map(change).transpose()?.flatten() {

@@ -8,6 +8,7 @@
 //! | `condition`, `domain` | which rows pass a condition? |
 //! | `recall`, `stages`, `search`, `thread` | what is the plan of a RECALL? |
 //! | `set`, `history`, `assembly`, `explain` | what do the other statements do? |
+//! | `matching` | which grains does a rule match, however many? |
 //! | [`evolve`], [`writer`] | what do statements append, and where to? |
 //! | [`answer`] | how is it told? |
 //! | [`error`] | why is there no answer? |
@@ -27,6 +28,7 @@ pub mod evolve;
 mod explain;
 mod functions;
 mod history;
+mod matching;
 mod recall;
 mod search;
 pub mod session;
@@ -44,6 +46,7 @@ use gristmill_schemas::json::{Json, Object};
 
 pub use answer::{Answer, Entry, Hit, Response};
 pub use error::{ExecutionError, Result};
+pub use matching::matching;
 pub use evolve::{Evolution, GrainWriter, Write};
 pub use session::Session;
 pub use writer::LakeWriter;
