@@ -93,7 +93,8 @@ pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Resul
     keys.alive().into_iter().for_each(|(id, generation)| {
         newest.insert(id, generation);
     });
-    let replaced = keys.alive().into_iter().filter(|(id, generation)| newest.get(id).is_some_and(|newest| newest > generation));
+    let replaced =
+        keys.alive().into_iter().filter(|(id, generation)| newest.get(id).is_some_and(|newest| newest > generation));
     keys.end(&replaced.filter(|(id, _)| wanted.contains_key(id)).collect::<Vec<_>>(), Ending::Retired)?;
     Ok(report)
 }

@@ -71,8 +71,7 @@ async fn claims_about_grains_without_protection_are_applied() {
     let mut lake = TestLake::new().await;
     let (old, gone, bad) = (belief("old", ""), belief("gone", ""), belief("bad", ""));
     let new = belief("new", &format!(r#", "derived_from": ["{}"]"#, old.0));
-    let states =
-        vec![(old.0, superseded(&new)), (gone.0, ended()), (bad.0, status(VerificationStatus::Retracted))];
+    let states = vec![(old.0, superseded(&new)), (gone.0, ended()), (bad.0, status(VerificationStatus::Retracted))];
     let (events, refused) = take_in(&mut lake, &[&old, &gone, &bad, &new], states).await;
     assert_eq!(refused, [""; 0]);
     assert_eq!(events.len(), 3);

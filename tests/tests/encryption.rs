@@ -240,7 +240,8 @@ fn no_byte_of_an_encrypted_lake_holds_a_word_of_a_grain_and_with_the_keys_all_is
 fn a_look_up_by_equality_goes_through_blind_tokens() {
     let lab = Lab::new();
     lab.encrypted("sealed");
-    let plan = lab.sql("sealed", "EXPLAIN SELECT content_address FROM grains WHERE user_id = 'quokka-user-1'").to_string();
+    let plan =
+        lab.sql("sealed", "EXPLAIN SELECT content_address FROM grains WHERE user_id = 'quokka-user-1'").to_string();
     assert!(plan.contains("UnsealExec") && plan.contains("user_id"), "{plan}");
     let token = plan.split("Utf8(\\\"~").nth(1).or_else(|| plan.split('~').nth(1)).expect("a token").to_owned();
     assert!(token.chars().take(32).all(|digit| digit.is_ascii_hexdigit()), "{plan}");
@@ -259,7 +260,9 @@ fn without_the_right_key_an_encrypted_lake_says_so_and_a_plain_one_stays_readabl
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let query = ["sql", "SELECT count(*) FROM grains WHERE subject = 'x'"];
-    for arguments in [&query[..], &["verify"], &["ingest", "one.mgs"], &["export", "out.jsonl"], &["erase", "--user", "u"]] {
+    for arguments in
+        [&query[..], &["verify"], &["ingest", "one.mgs"], &["export", "out.jsonl"], &["erase", "--user", "u"]]
+    {
         let (code, text) = said(lab.command("sealed", arguments).env_remove("GRISTMILL_PASSPHRASE"));
         assert_eq!(code, Some(1), "{arguments:?}: {text}");
         assert!(text.contains("is encrypted") && text.contains("--keyring"), "{arguments:?}: {text}");
@@ -283,7 +286,8 @@ fn in_a_lake_that_was_encrypted_later_the_rest_stays_readable_and_can_be_sealed(
     lab.run("lake", 2, &["ingest", "two.mgs", "--encrypt"]);
     let all = lab.addresses("lake", "true");
     assert_eq!(all.len(), 360);
-    let mut open = lab.command("lake", &["sql", "SELECT count(*) AS n FROM grains", "--leave-out-sealed", "--format", "json"]);
+    let mut open =
+        lab.command("lake", &["sql", "SELECT count(*) AS n FROM grains", "--leave-out-sealed", "--format", "json"]);
     let open = open.env_remove("GRISTMILL_PASSPHRASE").output().unwrap();
     let rows: Value = serde_json::from_slice(&open.stdout).unwrap();
     assert_eq!(rows[0]["n"].as_u64(), Some(180));
@@ -305,10 +309,19 @@ fn destroying_a_person_s_key_erases_what_it_seals_and_nothing_else() {
     let lab = Lab::new();
     lab.encrypted("lake");
     lab.run("lake", 0, &["keys", "generate", "erasure"]);
-    let [own, others] =
-        ["user_id = 'quokka-user-1'", "coalesce(user_id, '') <> 'quokka-user-1'"].map(|which| lab.addresses("lake", which));
+    let [own, others] = ["user_id = 'quokka-user-1'", "coalesce(user_id, '') <> 'quokka-user-1'"]
+        .map(|which| lab.addresses("lake", which));
     let segments = files(&lab.path("lake/grains")).len();
-    let arguments = ["erase", "--user", "quokka-user-1", "--execute", "--exclusive", "--destroy-keys", "--certificate", "proof.cose"];
+    let arguments = [
+        "erase",
+        "--user",
+        "quokka-user-1",
+        "--execute",
+        "--exclusive",
+        "--destroy-keys",
+        "--certificate",
+        "proof.cose",
+    ];
     let erased = lab.run("lake", 0, &arguments);
     assert_eq!(erased["proven"], true, "{:#}", erased["proofs"]);
     assert_eq!(erased["scope"]["grains"].as_u64(), Some(own.len() as u64));
@@ -382,7 +395,9 @@ fn rotation_keeps_addresses_and_rows_and_ends_the_old_keys() {
 fn stored_blobs(lake: &Path) -> BTreeSet<Vec<u8>> {
     use arrow::array::AsArray;
     let mut out = BTreeSet::new();
-    for path in files(&lake.join("grains")).into_iter().filter(|path| path.extension().is_some_and(|it| it == "parquet")) {
+    for path in
+        files(&lake.join("grains")).into_iter().filter(|path| path.extension().is_some_and(|it| it == "parquet"))
+    {
         if path.parent().is_some_and(|folder| folder.ends_with("_delta_log")) {
             continue;
         }

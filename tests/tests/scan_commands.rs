@@ -84,7 +84,7 @@ kinds = ["tool_call"]
 rego = """
 package house
 import rego.v1
-violation contains {"tool": input.message.name} if input.message.name == "mail"
+violation contains {"tool": input.name} if input.name == "mail"
 """
 message = "{tool} was called"
 
@@ -193,7 +193,7 @@ fn every_form_tells_the_same_findings() {
     }
     assert_eq!(lab.code(&with(&["--output", "report.html"])), 2);
     let page = std::fs::read_to_string(lab.path("report.html")).unwrap();
-    assert!(page.contains("s with 0.1") && page.contains("house/cards") && !page.contains("4111 1111"));
+    assert!(page.contains("s with 0.1") && page.contains("Card numbers stay") && !page.contains("4111 1111"));
     assert!(!lab.text(&with(&["--format", "table"])).is_empty());
 }
 

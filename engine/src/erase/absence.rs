@@ -103,7 +103,9 @@ impl Absence {
 
 /// Searches what is inside the envelopes of a sealed file. Those whose keys were destroyed hold nothing.
 fn sealed_search(file: &OpenFile, needles: &Needles, groups: Option<&HashSet<usize>>) -> Result<Absence> {
-    let is_text = |column: &str| [IdentityColumn::Blob.name(), "envelope", "signer_did", "bytes", "message", "actor", "reason"].contains(&column);
+    let is_text = |column: &str| {
+        [IdentityColumn::Blob.name(), "envelope", "signer_did", "bytes", "message", "actor", "reason"].contains(&column)
+    };
     let mut found = Absence::default();
     let mut scratch = Vec::new();
     for number in 0..file.row_groups().len() {
@@ -111,7 +113,9 @@ fn sealed_search(file: &OpenFile, needles: &Needles, groups: Option<&HashSet<usi
         for batch in file.group(number, &[IdentityColumn::Blob.name(), "envelope", "signer_did"])? {
             let batch = batch?;
             let schema = batch.schema();
-            for (field, column) in schema.fields().iter().zip(batch.columns()).filter(|(field, _)| is_text(field.name())) {
+            for (field, column) in
+                schema.fields().iter().zip(batch.columns()).filter(|(field, _)| is_text(field.name()))
+            {
                 let cells: Box<dyn Iterator<Item = Option<&[u8]>>> = match field.data_type() {
                     DataType::Utf8 => Box::new(column.as_string::<i32>().iter().map(|cell| cell.map(str::as_bytes))),
                     DataType::Binary => Box::new(column.as_binary::<i32>().iter()),

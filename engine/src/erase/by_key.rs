@@ -135,7 +135,9 @@ fn try_all(file: &OpenFile, keys: &LakeKeys, destroyed: &HashSet<(KeyId, u32)>) 
         let batch = batch.file("can't read", "a segment")?;
         let blobs = batch.column(1).as_binary_opt::<i32>().ok_or("no blobs").file("can't read", "a segment")?;
         for (at, blob) in blobs.iter().enumerate() {
-            let Some(blob) = blob.filter(|blob| key_of(blob).is_some_and(|key| destroyed.contains(&key))) else { continue };
+            let Some(blob) = blob.filter(|blob| key_of(blob).is_some_and(|key| destroyed.contains(&key))) else {
+                continue;
+            };
             let address = address_at(texts(&batch, columns[0]), at);
             tried.checked += 1;
             let opened = address.map(|address| keys.unseal(&address, blob));

@@ -250,7 +250,12 @@ fn problems(certificate: &Certificate, leaves: Option<&[u8]>, proofs: &[Inclusio
     }
     let Proofs { byte_search, survey, lookup, envelopes } = &certificate.proofs;
     let opened = envelopes.map_or(0, |envelopes| envelopes.left);
-    for (what, left) in [("bytes", byte_search.remnants), ("grains", survey.left), ("address indexes", lookup.left), ("envelopes", opened)] {
+    for (what, left) in [
+        ("bytes", byte_search.remnants),
+        ("grains", survey.left),
+        ("address indexes", lookup.left),
+        ("envelopes", opened),
+    ] {
         if left > 0 {
             out.push(format!("it says itself that {left} places were left in {what}"));
         }

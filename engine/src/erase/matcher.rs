@@ -19,7 +19,6 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 use rustc_hash::FxBuildHasher;
 
-
 use super::reason::{Reason, Reasons};
 use super::request::Request;
 use crate::index::words::WordFilter;

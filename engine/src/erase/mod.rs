@@ -32,10 +32,10 @@ mod run;
 mod state;
 mod survey;
 
+pub use crate::text::fold::Folding;
 pub use absence::Absence;
 pub use certificate::{Certificate, Ground, Inclusion, Verified, verify};
 pub use disclose::{Disclosed, disclose};
-pub use crate::text::fold::Folding;
 pub use journal::ERASURES;
 pub use matcher::{Hits, Matcher, NOBODY, PersonNumber};
 pub use plan::{Exclusion, Plan, Selected, Spelling};

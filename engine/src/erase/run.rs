@@ -20,7 +20,8 @@ use serde::Serialize;
 use super::absence::{self, Retained};
 use super::by_key::{self, Doomed};
 use super::certificate::{
-    Certificate, FORMAT, Ground, KEY_REMINDER, PSEUDONYMS, Proofs, Pseudonyms, REMINDER, Remaining, Scope, Snapshots, leaves, tree,
+    Certificate, FORMAT, Ground, KEY_REMINDER, PSEUDONYMS, Proofs, Pseudonyms, REMINDER, Remaining, Scope, Snapshots,
+    leaves, tree,
 };
 use super::journal::{ERASURES, Item, Journal, keyed_hash};
 use super::matcher::{Matcher, NOBODY};
@@ -129,7 +130,9 @@ pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<
         None => begin(lake)?,
     };
     if order.destroy_keys && lake.keys().is_none() {
-        return Err(EngineError::Key("there are no keys to destroy: the lake isn't encrypted, or is locked".to_owned()));
+        return Err(EngineError::Key(
+            "there are no keys to destroy: the lake isn't encrypted, or is locked".to_owned(),
+        ));
     }
     let mut run = Run { lake, request, order, key, digest, journal, pool: pool(order.threads)? };
     run.spellings(&plan);

@@ -169,8 +169,7 @@ async fn delivered(
     for (segment, row) in wanted.filter_map(|address| known.find(address)) {
         rows.entry(segment.as_str()).or_default().push(row);
     }
-    let columns =
-        [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name(), IdentityColumn::Envelope.name()];
+    let columns = [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name(), IdentityColumn::Envelope.name()];
     let mut out = HashMap::new();
     for segment in lake.segments()? {
         let Some(rows) = rows.get_mut(segment.id.as_str()) else { continue };

@@ -103,7 +103,8 @@ impl FileScan {
     pub fn part(&self, at: usize) -> Result<Option<ScannedPart>> {
         let Some(morsel) = self.morsels.get(at) else { return Ok(None) };
         let resolver: &dyn KeyResolver = &SelfContained;
-        let judgement = Judgement { mode: self.mode, payload_limit: DEFAULT_PAYLOAD_LIMIT, resolver, now: self.now, keys: None };
+        let judgement =
+            Judgement { mode: self.mode, payload_limit: DEFAULT_PAYLOAD_LIMIT, resolver, now: self.now, keys: None };
         let mut proven = prove(morsel.clone(), judgement);
         let opened: u64 = proven.rows.iter().map(|row| u64::from(row.opened)).sum();
         if opened > PART_BYTES {

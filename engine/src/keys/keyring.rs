@@ -137,8 +137,7 @@ impl Keyring {
             return Err(EngineError::Key("an empty passphrase protects nothing".to_owned()));
         }
         let (memory_kib, passes, lanes) = COST;
-        let kdf =
-            Kdf { name: "argon2id".to_owned(), salt: hex::encode(random()), memory_kib, passes, lanes };
+        let kdf = Kdf { name: "argon2id".to_owned(), salt: hex::encode(random()), memory_kib, passes, lanes };
         let key = stretch(passphrase, &kdf)?;
         let mut keys = Vec::with_capacity(self.file.keys.len());
         for entry in &self.file.keys {
@@ -149,8 +148,7 @@ impl Keyring {
             let sealed = sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?;
             keys.push(KeyEntry { nonce: hex::encode(nonce), sealed: hex::encode(sealed), ..entry.clone() });
         }
-        let changed =
-            Keyring { path: self.path.clone(), file: File { format: FORMAT.to_owned(), kdf, keys }, key };
+        let changed = Keyring { path: self.path.clone(), file: File { format: FORMAT.to_owned(), kdf, keys }, key };
         changed.write()?;
         *self = changed;
         Ok(())

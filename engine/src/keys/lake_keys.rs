@@ -188,13 +188,7 @@ impl LakeKeys {
         })
     }
 
-    fn try_unseal(
-        &self,
-        id: KeyId,
-        generation: u32,
-        address: &[u8; 32],
-        envelope: &[u8],
-    ) -> Option<Result<Unsealed>> {
+    fn try_unseal(&self, id: KeyId, generation: u32, address: &[u8; 32], envelope: &[u8]) -> Option<Result<Unsealed>> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         Some(match held.get(&id)?.get(&generation)? {
             Err(Ending::Destroyed) => Ok(Unsealed::Erased),
@@ -221,7 +215,8 @@ impl LakeKeys {
     /// True if `envelope` is sealed with an older key than one that its person has now.
     pub fn is_outdated(&self, envelope: &[u8]) -> bool {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        key_of(envelope).is_some_and(|(id, generation)| newest(&held, &id).is_some_and(|(newest, _)| newest > generation))
+        key_of(envelope)
+            .is_some_and(|(id, generation)| newest(&held, &id).is_some_and(|(newest, _)| newest > generation))
     }
 
     /// Seals the cell of a small table, which belongs to no person.

@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
+use super::Secret;
 use super::keyring::{Keyring, random, seal_bound, unseal_bound};
 use super::store::{Ending, KeyId, KeyStore, PersonKey};
-use super::Secret;
 use crate::error::{Context, EngineError, Result};
 
 const MAGIC: &[u8; 16] = b"gristmill-people";

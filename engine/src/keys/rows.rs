@@ -11,8 +11,8 @@ use arrow::compute::{filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Field as ArrowField, Schema};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
-    Clear, GrainColumns, IdentityColumn, RowIdentity, RowKeys, grains_schema, is_sealed, stands_open, write_sealed_sort_key,
-    write_sort_key as write_open_sort_key,
+    Clear, GrainColumns, IdentityColumn, RowIdentity, RowKeys, grains_schema, is_sealed, stands_open,
+    write_sealed_sort_key, write_sort_key as write_open_sort_key,
 };
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Mode, Payload};
 
@@ -116,8 +116,10 @@ impl LakeKeys {
     /// [`EngineError::Key`]; [`EngineError::File`] if a row is no grain.
     pub(crate) fn seal_rows(&self, open: &RecordBatch) -> Result<RecordBatch> {
         let what = || "columns are missing";
-        let texts = |column: IdentityColumn| open.column_by_name(column.name()).and_then(|it| it.as_string_opt::<i32>());
-        let bytes = |column: IdentityColumn| open.column_by_name(column.name()).and_then(|it| it.as_binary_opt::<i32>());
+        let texts =
+            |column: IdentityColumn| open.column_by_name(column.name()).and_then(|it| it.as_string_opt::<i32>());
+        let bytes =
+            |column: IdentityColumn| open.column_by_name(column.name()).and_then(|it| it.as_binary_opt::<i32>());
         let (addresses, signers) = texts(IdentityColumn::ContentAddress)
             .zip(texts(IdentityColumn::SignerDid))
             .ok_or_else(what)
@@ -171,7 +173,8 @@ impl LakeKeys {
     pub(crate) fn without_erased(&self, batch: RecordBatch) -> Result<RecordBatch> {
         let cells = batch.column_by_name(IdentityColumn::Blob.name()).and_then(|column| column.as_binary_opt::<i32>());
         let cells = cells.ok_or("no blobs").file("can't read", "a segment")?;
-        let stays: BooleanArray = cells.iter().map(|cell| Some(!cell.is_some_and(|cell| self.is_erased(cell)))).collect();
+        let stays: BooleanArray =
+            cells.iter().map(|cell| Some(!cell.is_some_and(|cell| self.is_erased(cell)))).collect();
         match stays.false_count() {
             0 => Ok(batch),
             _ => filter_record_batch(&batch, &stays).file("can't read", "a segment"),

@@ -49,7 +49,9 @@ impl Encryption {
         let marker: Marker = serde_json::from_slice(&found).file("can't read", &path)?;
         match marker.format == FORMAT {
             true => Ok(Encryption { marker: Some(marker), ..Encryption::default() }),
-            false => Err(EngineError::Key(format!("the lake is encrypted as `{}`; `{FORMAT}` is known", marker.format))),
+            false => {
+                Err(EngineError::Key(format!("the lake is encrypted as `{}`; `{FORMAT}` is known", marker.format)))
+            }
         }
     }
 }

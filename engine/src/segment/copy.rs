@@ -25,7 +25,11 @@ impl CopySource {
     }
 
     /// Appends row group `number` to `group`, column by column, with statistics, page indexes and bloom filters.
-    pub(super) fn append<W: Write + Send>(&self, number: usize, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
+    pub(super) fn append<W: Write + Send>(
+        &self,
+        number: usize,
+        group: &mut SerializedRowGroupWriter<'_, W>,
+    ) -> Result<()> {
         let missing = || ParquetError::General(format!("there is no row group {number}"));
         let source = self.metadata.row_groups().get(number).ok_or_else(missing)?;
         let rows = source.num_rows().max(0) as u64;

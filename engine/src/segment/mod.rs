@@ -17,8 +17,8 @@ mod reader;
 mod write;
 
 pub use addresses::{ADDRESSES_FILE, AddressIndex};
-pub use layout::{ROW_GROUP_ROWS, grains_properties, records_properties, unsorted_grains_properties};
 pub(crate) use copy::CopySource;
+pub use layout::{ROW_GROUP_ROWS, grains_properties, records_properties, unsorted_grains_properties};
 pub(crate) use read::MappedFile;
 pub use reader::SegmentReader;
 pub use write::SegmentFile;

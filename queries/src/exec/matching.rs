@@ -5,9 +5,9 @@ use gristmill_schemas::columns::IdentityColumn;
 
 use super::corpus::Corpus;
 use super::error::{ExecutionError, Result};
+use super::read;
 use super::recall::{Planner, Scope};
 use super::session::Session;
-use super::read;
 use crate::cal::ast::{Query, Statement};
 use crate::cal::{Bindings, CalError, Code, Options, bind};
 

@@ -46,8 +46,8 @@ use gristmill_schemas::json::{Json, Object};
 
 pub use answer::{Answer, Entry, Hit, Response};
 pub use error::{ExecutionError, Result};
-pub use matching::matching;
 pub use evolve::{Evolution, GrainWriter, Write};
+pub use matching::matching;
 pub use session::Session;
 pub use writer::LakeWriter;
 

@@ -138,7 +138,8 @@ impl Scan {
         let context = lake_context(lake, &options.sql).await?;
         let (since, old) = old_files(lake, &context, &packs, options.since).await?;
         let store = ObjectStoreUrl::parse(LAKE_STORE)?;
-        let table = LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?.limited_to(|name| !old.contains(name));
+        let table =
+            LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?.limited_to(|name| !old.contains(name));
         let scope = Scope {
             lake: lake.location().name(),
             version: lake.grains.version(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
+use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result, Statistics, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -15,7 +16,6 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
-use datafusion::catalog::Session;
 use futures::StreamExt;
 use gristmill_engine::keys::{Erased, LakeKeys};
 use gristmill_schemas::columns::{GRAINS, TOKENS, grains_schema};

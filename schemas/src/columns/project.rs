@@ -171,14 +171,7 @@ impl GrainColumns {
 }
 
 impl Identity {
-    fn append(
-        &mut self,
-        address: &ContentAddress,
-        blob: &[u8],
-        size: usize,
-        grain: &Grain<'_>,
-        row: &RowIdentity<'_>,
-    ) {
+    fn append(&mut self, address: &ContentAddress, blob: &[u8], size: usize, grain: &Grain<'_>, row: &RowIdentity<'_>) {
         let header = grain.header();
         self.address.append_value(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]));
         // The word of an unknown type is the payload's.

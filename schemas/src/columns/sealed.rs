@@ -114,6 +114,10 @@ mod tests {
     #[test]
     fn the_payload_s_columns_and_the_signer_do_not_stand_open() {
         assert!(stands_open("content_address") && stands_open("type") && stands_open("supersedes"));
-        assert!(!["blob", "envelope", "signer_did", "subject", "created_at", "nothing"].iter().any(|name| stands_open(name)));
+        assert!(
+            !["blob", "envelope", "signer_did", "subject", "created_at", "nothing"]
+                .iter()
+                .any(|name| stands_open(name))
+        );
     }
 }
