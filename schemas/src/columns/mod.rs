@@ -17,7 +17,7 @@ mod records;
 pub use cell::write_canonical_json;
 pub use envelope::delivered_bytes;
 pub use grains::{GRAINS, IdentityColumn, column_of, grains_schema};
-pub use project::{GrainColumns, RowIdentity, RowKeys, SignatureColumn, write_sort_key};
+pub use project::{GrainColumns, RowIdentity, RowKeys, SignatureColumn, split_sort_key, write_sort_key};
 pub use records::{
     AuditRow, LifecycleEvent, REJECTS, RejectRow, STATE, StateRow, audit_batch, audit_schema, rejects_batch,
     rejects_schema, state_batch, state_schema,
