@@ -7,7 +7,7 @@ use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 
-use super::fulltext::{self, FULLTEXT_FILE, TextPiece};
+use super::fulltext::{self, FULLTEXT_FILE, TextPiece, TextPieceBuilder};
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
 use super::words::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result};
@@ -76,13 +76,56 @@ pub struct IndexBuilder {
     parts: Mutex<BTreeMap<usize, Part>>,
 }
 
-/// What is kept of some rows.
+/// What is kept of a part's rows.
 #[derive(Debug)]
 struct Part {
     addresses: Vec<ContentAddress>,
     statements: Option<StatementColumns>,
     text: Option<TextPiece>,
-    words: Option<WordSet>,
+    words: Vec<WordSet>,
+}
+
+/// A part that is being made, batch by batch.
+#[derive(Debug)]
+pub struct IndexPart {
+    addresses: Vec<ContentAddress>,
+    statements: Option<Vec<StatementColumns>>,
+    text: Option<TextPieceBuilder>,
+    words: Option<Vec<WordSet>>,
+}
+
+impl IndexPart {
+    /// Adds the rows of `batch`, which has at least the columns of [`IndexKinds::columns`]. Words are indexed here, on the
+    /// calling thread.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or holds what isn't an address.
+    pub fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.addresses.extend(addresses_of(batch).file("can't index", "addresses")?);
+        if let Some(statements) = &mut self.statements {
+            let columns = StatementColumns::of(batch);
+            statements.push(columns.ok_or("columns are missing").file("can't index", "statements")?);
+        }
+        if let Some(words) = &mut self.words {
+            words.push(WordSet::of(batch).ok_or("columns are missing").file("can't index", "words")?);
+        }
+        match &mut self.text {
+            Some(text) => text.add(batch).file("can't index", "texts"),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(self) -> Result<Part> {
+        let statements = self.statements.filter(|pieces| !pieces.is_empty());
+        let statements = statements.map(|pieces| StatementColumns::concat(&pieces)).transpose();
+        let text = self.text.map(TextPieceBuilder::finish).transpose();
+        Ok(Part {
+            addresses: self.addresses,
+            statements: statements.file("can't index", "statements")?,
+            text: text.file("can't index", "texts")?,
+            words: self.words.unwrap_or_default(),
+        })
+    }
 }
 
 impl IndexBuilder {
@@ -91,27 +134,34 @@ impl IndexBuilder {
         IndexBuilder { kinds, parts: Mutex::default() }
     }
 
-    /// Takes the rows of `batch`, which stand in the segment between those of the parts with lower and with higher numbers. It
-    /// has at least the columns of [`IndexKinds::columns`]. Words are indexed here, on the calling thread.
+    /// Begins a part without rows.
     ///
     /// # Errors
-    /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or holds what isn't an address.
-    pub fn add(&self, number: usize, batch: &RecordBatch) -> Result<()> {
-        let statements = match self.kinds.hexastore {
-            true => Some(StatementColumns::of(batch).ok_or("columns are missing").file("can't index", "statements")?),
-            false => None,
-        };
-        let text = match self.kinds.full_text {
-            true => Some(TextPiece::of(batch).file("can't index", "texts")?),
-            false => None,
-        };
-        let words = match self.kinds.words {
-            true => Some(WordSet::of(batch).ok_or("columns are missing").file("can't index", "words")?),
-            false => None,
-        };
-        let part = Part { addresses: addresses_of(batch).file("can't index", "addresses")?, statements, text, words };
+    /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
+    pub fn part(&self) -> Result<IndexPart> {
+        let text = self.kinds.full_text.then(TextPieceBuilder::new).transpose().file("can't index", "texts")?;
+        let words = self.kinds.words.then(Vec::new);
+        Ok(IndexPart { addresses: Vec::new(), statements: self.kinds.hexastore.then(Vec::new), text, words })
+    }
+
+    /// Takes `part`, whose rows stand in the segment between those of the parts with lower and with higher numbers.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
+    pub fn put(&self, number: usize, part: IndexPart) -> Result<()> {
+        let part = part.finish()?;
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).insert(number, part);
         Ok(())
+    }
+
+    /// Takes the rows of `batch` as a part of their own.
+    ///
+    /// # Errors
+    /// As [`IndexPart::add`] and [`IndexBuilder::put`].
+    pub fn add(&self, number: usize, batch: &RecordBatch) -> Result<()> {
+        let mut part = self.part()?;
+        part.add(batch)?;
+        self.put(number, part)
     }
 
     /// The sidecars' bytes, made on all cores of the pool that it is called in.

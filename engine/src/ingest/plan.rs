@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use gristmill_schemas::columns::split_sort_key;
+use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use super::known::KnownAddresses;
@@ -50,34 +52,60 @@ pub(super) fn plan(morsels: &[ProvenMorsel], known: &KnownAddresses) -> Plan {
     let mut refused = 0;
     let found: usize = morsels.iter().map(|morsel| morsel.rows.len()).sum();
     let mut seen = HashSet::with_capacity_and_hasher(found, rustc_hash::FxBuildHasher);
+    let mut persons = Persons::default();
     let mut sortable = Vec::with_capacity(found);
     for (number, (morsel, fresh)) in morsels.iter().zip(&fresh).enumerate() {
         for (at, (row, fresh)) in morsel.rows.iter().zip(fresh).enumerate() {
             if erased.contains(row.address.as_bytes()) {
                 refused += 1;
             } else if *fresh && seen.insert(*row.address.as_bytes()) {
-                sortable.push((prefix(morsel.key(row)), Place { morsel: number as u32, row: at as u32 }));
+                let (person, created) = split_sort_key(morsel.key(row));
+                let place = Place { morsel: number as u32, row: at as u32 };
+                sortable.push(Sortable { person: persons.number(person), created, place });
             }
         }
     }
     drop(seen);
-    // The prefix decides most comparisons without a look at the keys.
-    sortable.par_sort_unstable_by(|(left_prefix, left), (right_prefix, right)| {
-        left_prefix.cmp(right_prefix).then_with(|| match (left.of(morsels), right.of(morsels)) {
-            (Some((left, a)), Some((right, b))) => {
-                left.key(a).cmp(right.key(b)).then_with(|| a.address.as_bytes().cmp(b.address.as_bytes()))
-            }
-            _ => std::cmp::Ordering::Equal,
+    let ranks = persons.ranks();
+    sortable.par_iter_mut().for_each(|row| row.person = ranks.get(row.person as usize).copied().unwrap_or_default());
+    sortable.par_sort_unstable_by(|left, right| {
+        (left.person, left.created).cmp(&(right.person, right.created)).then_with(|| {
+            let address = |row: &Sortable| row.place.of(morsels).map(|(_, row)| row.address.as_bytes());
+            address(left).cmp(&address(right))
         })
     });
     let duplicates = (found - sortable.len()) as u64 - refused;
-    Plan { order: sortable.into_iter().map(|(_, place)| place).collect(), duplicates, erased: refused }
+    Plan { order: sortable.into_iter().map(|row| row.place).collect(), duplicates, erased: refused }
 }
 
-/// The first sixteen bytes of a key, padded with zeros, as a number that compares like them.
-fn prefix(key: &[u8]) -> u128 {
-    let mut bytes = [0; 16];
-    let length = key.len().min(16);
-    bytes[..length].copy_from_slice(&key[..length]);
-    u128::from_be_bytes(bytes)
+/// A row by what orders it, as numbers: comparing them touches no other memory.
+struct Sortable {
+    /// The number of the key's first part, then its rank.
+    person: u32,
+    created: u64,
+    place: Place,
+}
+
+/// The first parts of sort keys, each once, in the order in which they were met. Many rows share one.
+#[derive(Default)]
+struct Persons<'k> {
+    numbers: HashMap<&'k [u8], u32>,
+}
+
+impl<'k> Persons<'k> {
+    fn number(&mut self, person: &'k [u8]) -> u32 {
+        let next = self.numbers.len() as u32;
+        *self.numbers.entry(person).or_insert(next)
+    }
+
+    /// For each number its place in the order of bytes.
+    fn ranks(self) -> Vec<u32> {
+        let mut sorted: Vec<(&[u8], u32)> = self.numbers.into_iter().collect();
+        sorted.par_sort_unstable();
+        let mut ranks = vec![0; sorted.len()];
+        for (rank, (_, number)) in sorted.into_iter().enumerate() {
+            ranks[number as usize] = rank as u32;
+        }
+        ranks
+    }
 }

@@ -69,6 +69,9 @@ impl ProvenMorsel {
 /// decompress to large ones are opened a few at a time.
 pub(crate) const OPENED_BYTES: usize = 8 << 20;
 
+/// Grains that are open at a time: enough for the hashing kernel, few enough to stay in the cache.
+pub(super) const OPENED_GRAINS: usize = 512;
+
 /// Opens, hashes, decodes and checks every grain of `morsel`.
 pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
     let rows = Vec::with_capacity(morsel.len());
@@ -81,12 +84,13 @@ pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
     proven
 }
 
-/// Proves grains from `first` on until [`OPENED_BYTES`] are open; answers which grain is next.
+/// Proves grains from `first` on until [`OPENED_GRAINS`] or [`OPENED_BYTES`] are open; answers which grain is next.
 fn prove_run(proven: &mut ProvenMorsel, first: usize, judgement: Judgement<'_>) -> usize {
     let ProvenMorsel { morsel, rows, keys, rejects, marks } = proven;
-    let mut opened = Vec::with_capacity(morsel.len() - first);
+    let end = morsel.len().min(first + OPENED_GRAINS);
+    let mut opened = Vec::with_capacity(end - first);
     let (mut item, mut bytes) = (first, 0);
-    while item < morsel.len() && bytes < OPENED_BYTES {
+    while item < end && bytes < OPENED_BYTES {
         match open(morsel.item(item), judgement) {
             Ok(found) => {
                 bytes += found.payload_length();

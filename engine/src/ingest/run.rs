@@ -8,7 +8,8 @@ use std::time::Instant;
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use chrono::Utc;
-use futures::{StreamExt, stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, stream};
 use gristmill_connectors::source::{Source, SourceKind};
 use gristmill_schemas::columns::{RejectRow, StateRow};
 use gristmill_schemas::container::ContainerLimits;
@@ -118,9 +119,20 @@ struct Ingest<'l> {
     /// Refusals that an earlier run committed before it was killed.
     told: HashSet<(String, i64)>,
     batch: Batch,
+    writing: Option<Writing>,
     limits: BatchLimits,
     now: i64,
     report: IngestReport,
+}
+
+/// What writing a segment yields: the grains for another attempt, the segment if there is anything new, and what was left
+/// out.
+type Written = (Vec<ProvenMorsel>, Option<WrittenSegment>, LeftOut);
+
+/// A batch whose segment is being written.
+struct Writing {
+    batch: Batch,
+    segment: BoxFuture<'static, Result<Written>>,
 }
 
 impl<'l> Ingest<'l> {
@@ -142,6 +154,7 @@ impl<'l> Ingest<'l> {
             keys,
             told: HashSet::new(),
             batch: Batch::default(),
+            writing: None,
             limits: BatchLimits { grains: SEGMENT_GRAINS, bytes: (options.memory / 4).clamp(1 << 20, 1 << 30) },
             now: Utc::now().timestamp_micros(),
             report: IngestReport::default(),
@@ -229,6 +242,7 @@ impl<'l> Ingest<'l> {
 
     async fn end(mut self) -> Result<IngestReport> {
         self.flush().await?;
+        self.settle().await?;
         self.report.version = self.lake.grains.version();
         if !self.options.dry_run && self.report.files > 0 {
             let details = serde_json::json!({
@@ -244,7 +258,8 @@ impl<'l> Ingest<'l> {
         Ok(self.report)
     }
 
-    /// Makes a segment of the batch and commits it.
+    /// Proves the batch and begins to write its segment. The batch before it is written meanwhile, and committed before this
+    /// one is planned.
     async fn flush(&mut self) -> Result<()> {
         if self.progress.is_stopped() {
             return Err(EngineError::Interrupted);
@@ -254,22 +269,33 @@ impl<'l> Ingest<'l> {
             return Ok(());
         }
         let morsels = std::mem::take(&mut batch.morsels);
-        let proven = self.on_cores(move |work| Ok(work.prove(morsels))).await?;
+        let proving = self.on_cores(move |work| Ok(work.prove(morsels)));
+        self.settle().await?;
+        let proven = proving.await?;
         let refusals = self.account(&proven)?;
         batch.rejects.extend(refusals);
         self.judge_claims(&mut batch, &proven).await?;
         if self.options.dry_run {
             return self.pretend(proven).await;
         }
-        let mut proven = proven;
+        let segment = self.on_cores(move |work| work.write(proven)).boxed();
+        self.writing = Some(Writing { batch, segment });
+        Ok(())
+    }
+
+    /// Commits the batch that is being written, if there is one.
+    async fn settle(&mut self) -> Result<()> {
+        let Some(Writing { batch, mut segment }) = self.writing.take() else {
+            return Ok(());
+        };
         for _ in 0..COMMIT_ATTEMPTS {
-            let (back, segment, left_out) = self.on_cores(move |work| work.write(proven)).await?;
-            proven = back;
-            match self.commit(&batch, segment).await {
+            let (proven, written, left_out) = segment.await?;
+            match self.commit(&batch, written).await {
                 // Another writer was faster: what it brought in must not come in twice.
                 Err(EngineError::Conflict(_)) => {
                     self.lake.refresh().await?;
                     self.known.extend(self.lake).await?;
+                    segment = self.on_cores(move |work| work.write(proven)).boxed();
                 }
                 Err(error) => return Err(error),
                 Ok(written) => {
@@ -342,8 +368,11 @@ impl<'l> Ingest<'l> {
         Ok(())
     }
 
-    /// Runs `job` on the run's threads, without holding up what is fetched meanwhile.
-    async fn on_cores<T: Send + 'static>(&self, job: impl FnOnce(Work) -> Result<T> + Send + 'static) -> Result<T> {
+    /// Starts `job` on the run's threads; what is answered waits for its end. Nothing that is fetched meanwhile is held up.
+    fn on_cores<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(Work) -> Result<T> + Send + 'static,
+    ) -> impl Future<Output = Result<T>> + Send + 'static {
         let pool = Arc::clone(&self.pool);
         let work = Work {
             location: self.lake.location().clone(),
@@ -353,8 +382,8 @@ impl<'l> Ingest<'l> {
             keys: self.keys.clone(),
             now: self.now,
         };
-        let done = tokio::task::spawn_blocking(move || pool.install(|| job(work)));
-        done.await.file("can't finish", "a batch")?
+        let job = tokio::task::spawn_blocking(move || pool.install(|| job(work)));
+        async { job.await.file("can't finish", "a batch")? }
     }
 
     /// Commits a batch: rejects and state first, `grains` last. Answers how many grains came in.
@@ -454,7 +483,7 @@ impl Work {
     }
 
     /// Plans and writes the segment, if there is anything new; gives the grains back for another attempt.
-    fn write(&self, proven: Vec<ProvenMorsel>) -> Result<(Vec<ProvenMorsel>, Option<WrittenSegment>, LeftOut)> {
+    fn write(&self, proven: Vec<ProvenMorsel>) -> Result<Written> {
         let plan = plan(&proven, &self.known);
         if plan.order.is_empty() {
             return Ok((proven, None, LeftOut::of(&plan)));

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::morsel::Admitted;
 use super::plan::{Place, Plan};
-use super::prove::{ProvenMorsel, ProvenRow};
+use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow};
 use crate::error::{Context, Result};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::keys::LakeKeys;
@@ -41,9 +41,21 @@ pub(super) fn write(
     let builder = IndexBuilder::new(indexes.of_segment(&id));
     let row_groups = row_groups(morsels, &plan.order);
     let encode = |(number, places): (usize, &&[Place])| -> Result<(), Fault> {
-        let batch = project(morsels, places, run)?;
-        builder.add(number, &batch)?;
-        Ok(file.write_row_group(number, &[batch])?)
+        let mut group = file.row_group(number)?;
+        let mut part = builder.part()?;
+        let mut chunks = places.chunks(CHUNK_ROWS);
+        let mut project_next = || chunks.next().map(|chunk| project(morsels, chunk, run)).transpose();
+        let mut next = project_next()?;
+        // While one core encodes a chunk, another may index it, and a third project the one after.
+        while let Some(batch) = next {
+            let encode = || group.write(&batch);
+            let index = || part.add(&batch);
+            let ((encoded, indexed), projected) = rayon::join(|| rayon::join(encode, index), &mut project_next);
+            (encoded?, indexed?);
+            next = projected?;
+        }
+        builder.put(number, part)?;
+        Ok(file.end_row_group(group)?)
     };
     let written = row_groups.par_iter().enumerate().try_for_each(encode);
     written.file("can't write the segment", id.as_str())?;
@@ -52,6 +64,9 @@ pub(super) fn write(
     let size = data.as_file().metadata().file("can't write the segment", id.as_str())?.len();
     Ok(WrittenSegment { id, data, rows, size, sidecars })
 }
+
+/// Rows that are projected at a time: few enough that their columns are still in the cache when they are encoded.
+const CHUNK_ROWS: usize = 4_096;
 
 /// Bytes of opened payloads in a row group from which on it is closed: what one core projects at a time, and far below what
 /// the offsets of a column reach.
@@ -84,26 +99,33 @@ pub(super) fn project(
     places: &[Place],
     run: Run<'_>,
 ) -> Result<arrow::array::RecordBatch, Fault> {
-    let mut opened = Vec::with_capacity(places.len());
-    let mut bytes = 0;
-    for (morsel, row) in places.iter().filter_map(|place| place.of(morsels)) {
-        let grain = Opened::again(morsel, row, run)?;
-        bytes += grain.delivery.blob().len();
-        opened.push(grain);
+    let extents = places.iter().filter_map(|place| {
+        let (morsel, row) = place.of(morsels)?;
+        morsel.morsel.extent(row.item as usize)
+    });
+    let bytes = extents.map(|extent| extent.len());
+    let mut columns = GrainColumns::with_capacity(places.len(), bytes.sum());
+    for places in places.chunks(OPENED_GRAINS) {
+        let found = places.iter().filter_map(|place| place.of(morsels));
+        let opened = found.map(|(morsel, row)| Opened::again(morsel, row, run)).collect::<Result<Vec<_>, _>>()?;
+        append(&opened, run, &mut columns)?;
     }
-    let mut columns = GrainColumns::with_capacity(places.len(), bytes);
+    Ok(columns.finish()?)
+}
+
+/// Decodes grains that were opened and adds their rows.
+fn append(opened: &[Opened<'_>], run: Run<'_>, columns: &mut GrainColumns) -> Result<(), Fault> {
     if let Some(keys) = run.keys {
-        prepare(keys, &opened)?;
+        prepare(keys, opened)?;
     }
-    each_grain(&opened, |found, grain| {
+    each_grain(opened, |found, grain| {
         let (address, blob, identity) = (&found.row.address, found.delivery.blob(), found.identity(run));
         match run.keys {
-            Some(keys) => keys.append(&mut columns, address, blob, grain, &identity)?,
+            Some(keys) => keys.append(columns, address, blob, grain, &identity)?,
             None => columns.append(address, blob, grain, &identity),
         }
         Ok(())
-    })?;
-    Ok(columns.finish()?)
+    })
 }
 
 /// Makes the keys of all users in `opened` at once.

@@ -20,6 +20,7 @@
 
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
+use rayon::prelude::*;
 
 /// The file's name among the sidecars.
 pub const ADDRESSES_FILE: &str = "addresses.bin";
@@ -46,11 +47,17 @@ pub struct AddressIndex {
 }
 
 impl AddressIndex {
-    /// The index's bytes for a segment whose row `i` has the address `addresses[i]`. O(n log n).
+    /// The index's bytes for a segment whose row `i` has the address `addresses[i]`. O(n log n), on all cores of the pool that
+    /// it is called in.
     pub fn build(addresses: &[ContentAddress]) -> Vec<u8> {
-        let mut order: Vec<u32> = (0..addresses.len() as u32).collect();
         let address_of = |row: &u32| addresses.get(*row as usize).map_or(&[0; 32], ContentAddress::as_bytes);
-        order.sort_unstable_by_key(address_of);
+        // The prefix decides all comparisons but those of equal addresses.
+        let prefixes = addresses.iter().map(|address| prefix_of(address.as_bytes()));
+        let mut order: Vec<(u64, u32)> = prefixes.zip(0..).collect();
+        order.par_sort_unstable_by(|(left_prefix, left), (right_prefix, right)| {
+            left_prefix.cmp(right_prefix).then_with(|| address_of(left).cmp(address_of(right)))
+        });
+        let order: Vec<u32> = order.into_iter().map(|(_, row)| row).collect();
         let bits = directory_bits(addresses.len());
         let mut out = Vec::with_capacity(length(addresses.len(), bits));
         out.extend(MAGIC);

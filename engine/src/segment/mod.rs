@@ -21,7 +21,7 @@ pub(crate) use copy::CopySource;
 pub use layout::{ROW_GROUP_ROWS, grains_properties, records_properties, unsorted_grains_properties};
 pub(crate) use read::MappedFile;
 pub use reader::SegmentReader;
-pub use write::SegmentFile;
+pub use write::{RowGroup, SegmentFile};
 
 /// The name of a segment: unique, and the same in the data file's name and in the folder of its sidecars.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -12,6 +12,7 @@ use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRow
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
+use rayon::prelude::*;
 use tempfile::NamedTempFile;
 
 use super::copy::CopySource;
@@ -56,23 +57,32 @@ impl SegmentFile {
         Ok(SegmentFile { schema, factory, tail: Mutex::new(Tail { writer, next: 0, waiting: BTreeMap::new() }) })
     }
 
-    /// Encodes `batches`, one after another, as row group `number`. Numbers count from 0, each comes once.
+    /// Begins row group `number`. Numbers count from 0, each comes once.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub fn row_group(&self, number: usize) -> Result<RowGroup, ParquetError> {
+        let writers = self.factory.create_column_writers(number)?;
+        Ok(RowGroup { number, schema: Arc::clone(&self.schema), writers })
+    }
+
+    /// Ends `group`: it is written to the file as soon as all before it are.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub fn end_row_group(&self, group: RowGroup) -> Result<(), ParquetError> {
+        let chunks = group.writers.into_par_iter().map(ArrowColumnWriter::close).collect::<Result<_, _>>()?;
+        self.lock().append(group.number, Group::Encoded(chunks))
+    }
+
+    /// Encodes `batches`, one after another, as row group `number`.
     ///
     /// # Errors
     /// [`ParquetError`].
     pub fn write_row_group(&self, number: usize, batches: &[RecordBatch]) -> Result<(), ParquetError> {
-        let mut writers = self.factory.create_column_writers(number)?;
-        for batch in batches {
-            let mut writers = writers.iter_mut();
-            for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
-                for leaf in compute_leaves(field, column)? {
-                    let writer = writers.next();
-                    writer.ok_or_else(|| ParquetError::General("more columns than writers".into()))?.write(&leaf)?;
-                }
-            }
-        }
-        let chunks = writers.into_iter().map(ArrowColumnWriter::close).collect::<Result<_, _>>()?;
-        self.lock().append(number, Group::Encoded(chunks))
+        let mut group = self.row_group(number)?;
+        batches.iter().try_for_each(|batch| group.write(batch))?;
+        self.end_row_group(group)
     }
 
     /// Copies row group `from` of `source`, which has the same columns, as row group `number`.
@@ -99,6 +109,30 @@ impl SegmentFile {
     fn lock(&self) -> std::sync::MutexGuard<'_, Tail> {
         // A thread that panicked has left the tail between two row groups, never inside one that others see.
         self.tail.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A row group that is being encoded; nothing of it is in the file yet.
+pub struct RowGroup {
+    number: usize,
+    schema: SchemaRef,
+    writers: Vec<ArrowColumnWriter>,
+}
+
+impl RowGroup {
+    /// Encodes the rows of `batch` after those before it, column by column, with whatever core is free.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
+        let mut leaves = Vec::with_capacity(self.writers.len());
+        for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
+            leaves.extend(compute_leaves(field, column)?);
+        }
+        if leaves.len() != self.writers.len() {
+            return Err(ParquetError::General("the batch has other columns than the file".into()));
+        }
+        self.writers.par_iter_mut().zip(&leaves).try_for_each(|(writer, leaf)| writer.write(leaf))
     }
 }
 

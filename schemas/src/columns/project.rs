@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, Int16Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder,
-    TimestampMicrosecondBuilder,
+    TimestampMicrosecondBuilder, new_null_array,
 };
 use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use arrow::error::ArrowError;
@@ -64,7 +64,55 @@ pub struct RowIdentity<'a> {
 pub struct GrainColumns {
     rows: usize,
     identity: Identity,
-    fields: Vec<Option<ColumnBuilder>>,
+    /// One for each of [`Field::ALL`].
+    fields: Vec<FieldColumn>,
+}
+
+/// What becomes of a field's values.
+enum FieldColumn {
+    /// The field has no column.
+    Left,
+    /// No grain has had the field yet.
+    Empty,
+    /// Cells are there.
+    Building(ColumnBuilder),
+}
+
+impl FieldColumn {
+    fn all() -> Vec<FieldColumn> {
+        let column = |field: &Field| if column_of(*field).is_some() { FieldColumn::Empty } else { FieldColumn::Left };
+        Field::ALL.iter().map(column).collect()
+    }
+
+    fn set(&mut self, field: Field, row: usize, value: &RawValue<'_>) {
+        match self {
+            FieldColumn::Left => {}
+            FieldColumn::Building(column) => column.set(row, value),
+            FieldColumn::Empty => {
+                let mut column = ColumnBuilder::new(field);
+                column.set(row, value);
+                *self = FieldColumn::Building(column);
+            }
+        }
+    }
+}
+
+/// Columns without a cell. Most fields are those of other types: all of one data type share one array.
+#[derive(Default)]
+struct EmptyColumns(Vec<ArrayRef>);
+
+impl EmptyColumns {
+    fn of(&mut self, data_type: &DataType, rows: usize) -> ArrayRef {
+        let known = self.0.iter().find(|column| column.data_type() == data_type);
+        match known {
+            Some(column) => Arc::clone(column),
+            None => {
+                let column = new_null_array(data_type, rows);
+                self.0.push(Arc::clone(&column));
+                column
+            }
+        }
+    }
 }
 
 struct Identity {
@@ -106,8 +154,7 @@ impl GrainColumns {
             supersedes: texts(),
             marks: texts(),
         };
-        let fields = Field::ALL.iter().map(|field| column_of(*field).map(|_| ColumnBuilder::new(*field))).collect();
-        GrainColumns { rows: 0, identity, fields }
+        GrainColumns { rows: 0, identity, fields: FieldColumn::all() }
     }
 
     /// How many rows it has.
@@ -124,8 +171,8 @@ impl GrainColumns {
     pub fn append(&mut self, address: &ContentAddress, blob: &[u8], grain: &Grain<'_>, row: &RowIdentity<'_>) {
         self.identity.append(address, blob, blob.len(), grain, row);
         for (field, value) in grain.known() {
-            if let Some(Some(column)) = self.fields.get_mut(*field as usize) {
-                column.set(self.rows, value);
+            if let Some(column) = self.fields.get_mut(*field as usize) {
+                column.set(*field, self.rows, value);
             }
         }
         self.rows += 1;
@@ -145,8 +192,8 @@ impl GrainColumns {
         self.identity.append(address, sealed, size, grain, &row);
         for field in TOKENS {
             let cell = grain.text(field).map(|text| token(field, text));
-            if let (Some(cell), Some(Some(column))) = (cell, self.fields.get_mut(field as usize)) {
-                column.set(self.rows, &RawValue::Text(&cell));
+            if let (Some(cell), Some(column)) = (cell, self.fields.get_mut(field as usize)) {
+                column.set(field, self.rows, &RawValue::Text(&cell));
             }
         }
         self.rows += 1;
@@ -164,8 +211,15 @@ impl GrainColumns {
     /// None that the builders can cause; Arrow's own check is passed on.
     pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
         let rows = std::mem::take(&mut self.rows);
-        let mut columns = self.identity.finish(rows);
-        columns.extend(self.fields.iter_mut().flatten().map(|column| column.finish(rows)));
+        let mut columns = self.identity.finish();
+        let mut empty = EmptyColumns::default();
+        for (field, column) in Field::ALL.iter().zip(std::mem::replace(&mut self.fields, FieldColumn::all())) {
+            columns.push(match (column, column_of(*field)) {
+                (FieldColumn::Building(mut column), _) => column.finish(rows),
+                (FieldColumn::Empty, Some(data_type)) => empty.of(&data_type, rows),
+                _ => continue,
+            });
+        }
         RecordBatch::try_new(grains_schema(), columns)
     }
 }
@@ -222,7 +276,7 @@ impl Identity {
     }
 
     /// In the order of [`IdentityColumn`](super::IdentityColumn).
-    fn finish(&mut self, _rows: usize) -> Vec<ArrayRef> {
+    fn finish(&mut self) -> Vec<ArrayRef> {
         vec![
             Arc::new(self.address.finish()),
             Arc::new(self.type_name.finish()),
@@ -277,6 +331,11 @@ fn write_key(texts: [Option<&str>; 3], created: i64, out: &mut Vec<u8>) {
     }
     // Flipping the sign bit makes signed order the order of bytes.
     out.extend((created ^ i64::MIN).to_be_bytes());
+}
+
+/// A sort key's texts, encoded, and its instant as a number: keys compare as these pairs do.
+pub fn split_sort_key(key: &[u8]) -> (&[u8], u64) {
+    key.split_last_chunk().map_or((key, 0), |(texts, created)| (texts, u64::from_be_bytes(*created)))
 }
 
 /// The sort keys of the rows of `grains` in a batch, each followed by the row's address: the order of rows in a segment.

@@ -35,7 +35,7 @@ mod tokenizer;
 
 pub use lake::{LakeText, TextHit};
 pub use pack::{DamagedText, SegmentText};
-pub use piece::{TextPiece, pack};
+pub use piece::{TextPiece, TextPieceBuilder, pack};
 pub use query::{Phrase, SearchTerms, TextQuery, TextQueryError};
 pub use snippet::{Highlight, highlight};
 

@@ -1,6 +1,6 @@
 //! Rows to a piece of the index, and pieces to the file.
 
-use arrow::array::{Array, AsArray, BinaryArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Grain;
 use serde_json::Value;
@@ -28,20 +28,25 @@ type Fault = Box<dyn std::error::Error + Send + Sync>;
 /// Bytes that tantivy's table of words begins with.
 const TABLE: usize = 16 << 20;
 
-impl TextPiece {
-    /// The name of the column that it is made of.
-    pub const COLUMN: &str = IdentityColumn::Blob.name();
+/// A piece that is being made, batch by batch.
+pub struct TextPieceBuilder {
+    directory: RamDirectory,
+    writer: SingleSegmentIndexWriter,
+    rows: u32,
+}
 
-    /// The words of the grains in the rows of `batch`. A grain that can't be read has none. Works on the calling thread.
+impl std::fmt::Debug for TextPieceBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TextPieceBuilder").field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+impl TextPieceBuilder {
+    /// A piece without rows.
     ///
     /// # Errors
-    /// If the column is missing, or what tantivy says.
-    pub fn of(batch: &RecordBatch) -> Result<TextPiece, Fault> {
-        let blobs = batch.column_by_name(Self::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
-        Self::of_blobs(blobs.ok_or("no column of blobs")?)
-    }
-
-    fn of_blobs(blobs: &BinaryArray) -> Result<TextPiece, Fault> {
+    /// What tantivy says.
+    pub fn new() -> Result<TextPieceBuilder, Fault> {
         let directory = RamDirectory::create();
         let settings = IndexSettings {
             docstore_compression: Compressor::None,
@@ -49,11 +54,30 @@ impl TextPiece {
             ..IndexSettings::default()
         };
         let builder = IndexBuilder::new().schema(schema()).settings(settings).tokenizers(tokenizers());
-        let mut writer: SingleSegmentIndexWriter = builder.single_segment_index_writer(directory.clone(), TABLE)?;
-        for row in 0..blobs.len() {
-            let document = with_grain(blobs.value(row), |grain| Some(document(grain))).unwrap_or_default();
-            writer.add_document(document)?;
+        let writer = builder.single_segment_index_writer(directory.clone(), TABLE)?;
+        Ok(TextPieceBuilder { directory, writer, rows: 0 })
+    }
+
+    /// Adds the words of the grains in the rows of `batch`. A grain that can't be read has none. Works on the calling thread.
+    ///
+    /// # Errors
+    /// If the column is missing, or what tantivy says.
+    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), Fault> {
+        let blobs = batch.column_by_name(TextPiece::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
+        for blob in blobs.ok_or("no column of blobs")? {
+            let document = with_grain(blob.unwrap_or_default(), |grain| Some(document(grain))).unwrap_or_default();
+            self.writer.add_document(document)?;
+            self.rows += 1;
         }
+        Ok(())
+    }
+
+    /// The piece.
+    ///
+    /// # Errors
+    /// What tantivy says.
+    pub fn finish(self) -> Result<TextPiece, Fault> {
+        let TextPieceBuilder { directory, writer, rows } = self;
         let index = writer.finalize()?;
         let mut files = Vec::new();
         for path in index.load_metas()?.list_segment_files() {
@@ -65,8 +89,13 @@ impl TextPiece {
         }
         files.sort_by(|(left, _), (right, _)| left.cmp(right));
         let meta = serde_json::from_slice(&directory.atomic_read(std::path::Path::new("meta.json"))?)?;
-        Ok(TextPiece { rows: blobs.len() as u32, meta, files })
+        Ok(TextPiece { rows, meta, files })
     }
+}
+
+impl TextPiece {
+    /// The name of the column that it is made of.
+    pub const COLUMN: &str = IdentityColumn::Blob.name();
 }
 
 fn document(grain: &Grain<'_>) -> TantivyDocument {

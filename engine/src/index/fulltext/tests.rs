@@ -19,7 +19,9 @@ fn blob(content: &str, number: usize) -> Vec<u8> {
 
 fn piece(blobs: &[Vec<u8>]) -> TextPiece {
     let column: ArrayRef = Arc::new(BinaryArray::from_iter_values(blobs));
-    TextPiece::of(&RecordBatch::try_from_iter([(TextPiece::COLUMN, column)]).unwrap()).unwrap()
+    let mut piece = TextPieceBuilder::new().unwrap();
+    piece.add(&RecordBatch::try_from_iter([(TextPiece::COLUMN, column)]).unwrap()).unwrap();
+    piece.finish().unwrap()
 }
 
 /// A lake of segments of `segment` texts, in pieces of `rows`.

@@ -3,6 +3,8 @@
 use std::hash::BuildHasher;
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
+use arrow::compute::concat;
+use arrow::error::ArrowError;
 use gristmill_schemas::grain::Field;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rayon::prelude::*;
@@ -23,6 +25,19 @@ impl StatementColumns {
         let column = |name| batch.column_by_name(name)?.as_string_opt::<i32>().cloned();
         let [subject, relation, object] = Self::NAMES;
         Some(StatementColumns([column(subject)?, column(relation)?, column(object)?]))
+    }
+
+    /// The rows of `parts`, one after another.
+    ///
+    /// # Errors
+    /// [`ArrowError`] if there are none, or if they hold more text than one array can.
+    pub fn concat(parts: &[StatementColumns]) -> Result<StatementColumns, ArrowError> {
+        let column = |at: usize| {
+            let pieces: Vec<&dyn Array> =
+                parts.iter().filter_map(|part| part.0.get(at)).map(|piece| piece as _).collect();
+            Ok::<_, ArrowError>(concat(&pieces)?.as_string::<i32>().clone())
+        };
+        Ok(StatementColumns([column(0)?, column(1)?, column(2)?]))
     }
 
     fn rows(&self) -> usize {
