@@ -11,7 +11,8 @@ use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault};
 use super::read::{Found, ReadOptions, read_exchanges};
 use super::recast::recast;
-use super::said::{Said, messages};
+use super::said::Said;
+use super::told::{Made, Told, told};
 use super::traffic::Node;
 
 /// A message whose grains wait for the one before it.
@@ -27,6 +28,8 @@ struct Waiting {
 pub enum GrainOutput<'o> {
     /// A grain, of the line where its message was seen best.
     Grain(&'o Line, EncodedGrain),
+    /// A grain that is no part of a message, with what it takes the place of.
+    Made(Made),
     /// A line, or a message of it, that can't go in.
     Fault(LineFault),
 }
@@ -40,6 +43,17 @@ pub struct GrainCounts {
     pub orphans: u64,
     /// Exchanges that no adapter reads, kept whole.
     pub opaque: u64,
+    /// Grains that are no part of a message.
+    pub made: u64,
+}
+
+impl GrainCounts {
+    fn add(&mut self, other: GrainCounts) {
+        self.messages += other.messages;
+        self.orphans += other.orphans;
+        self.opaque += other.opaque;
+        self.made += other.made;
+    }
 }
 
 /// Reads the exchange lines of `bytes` as grains. A grain comes after those that it refers to.
@@ -88,15 +102,20 @@ pub fn grains_of(
         recast.faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
         return read_grains(recast.lines.as_bytes(), options, tell);
     }
-    let (said, faults) = messages(bytes, kind, options.fallback);
-    faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
-    grains_of_said(said, options.namespace, tell)
+    let mut counts = GrainCounts::default();
+    told(bytes, kind, options, &mut |part| counts.add(grains_of_told(part, options.namespace, tell)));
+    counts
 }
 
-/// The grains of messages that come as messages.
-pub fn grains_of_said(said: Vec<Said>, namespace: Option<&str>, tell: &mut dyn FnMut(GrainOutput<'_>)) -> GrainCounts {
+/// The grains of a part of a transcript that isn't traffic.
+pub fn grains_of_told(part: Told, namespace: Option<&str>, tell: &mut dyn FnMut(GrainOutput<'_>)) -> GrainCounts {
     let mut linker = Linker::default();
-    for Said { position, parent, message, stop_reason, usage, line } in said {
+    part.faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
+    for made in part.made {
+        linker.counts.made += 1;
+        tell(GrainOutput::Made(made));
+    }
+    for Said { position, parent, message, stop_reason, usage, line } in part.said {
         let draft = Draft::of(&message, Note { stop_reason, usage, response: None, namespace });
         linker.take(Waiting { position, parent, line, draft }, tell);
     }
@@ -198,7 +217,7 @@ mod tests {
                 grains.push(Grain::decode(&payload, Mode::Strict).unwrap().to_json());
                 addresses.push(grain.address.to_string());
             }
-            GrainOutput::Fault(fault) => panic!("{fault}"),
+            other => panic!("{other:?}"),
         });
         (grains, addresses, counts)
     }
@@ -207,7 +226,7 @@ mod tests {
     fn a_conversation_that_is_resent_with_every_turn_is_stored_once() {
         let (grains, addresses, counts) = grains(&recorded(20), 1);
         // A question, an answer and a result per turn, but the last result was never sent.
-        assert_eq!(counts, GrainCounts { messages: 59, orphans: 0, opaque: 0 });
+        assert_eq!(counts, GrainCounts { messages: 59, ..GrainCounts::default() });
         assert_eq!(grains.len(), 59 + 20 + 19);
         assert_eq!(addresses.iter().collect::<BTreeSet<_>>().len(), addresses.len());
         // Answers are told as the model gave them, and everything refers to what came before.
@@ -263,7 +282,7 @@ mod tests {
         let text = lines.join("\n");
         let (mut grains, mut faults) = (0, Vec::new());
         let counts = read_grains(text.as_bytes(), ReadOptions::default(), &mut |output| match output {
-            GrainOutput::Grain(..) => grains += 1,
+            GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
             GrainOutput::Fault(fault) => faults.push((fault.number, fault.code.name())),
         });
         assert_eq!((counts.messages, counts.opaque, grains), (2, 1, 3));

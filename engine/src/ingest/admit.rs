@@ -12,7 +12,7 @@ use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::message::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::morsel::{Admitted, Content};
+use super::morsel::{Admitted, Beside, Content};
 use crate::error::{Context, Result};
 use crate::lake::{Ledger, Progress};
 
@@ -87,7 +87,7 @@ impl Door {
             Some(Progress::Next(next)) => next,
             None => 0,
         };
-        let mut refused = Vec::new();
+        let mut beside = Beside::default();
         let content = match kind {
             SourceKind::Container => match self.open(bytes, &digests) {
                 Ok(container) => Content::Container(container),
@@ -98,12 +98,14 @@ impl Door {
             SourceKind::Transcript(kind) => {
                 let fallback = Timestamp::from_millis(source.modified.unwrap_or(0));
                 let options = ReadOptions { fallback, threads: self.threads, ..ReadOptions::default() };
-                let (frames, faults) = frames_of(&bytes, kind, options)?;
-                refused = faults.iter().map(|fault| self.refused_line(&uri, &digests.id, fault, &bytes)).collect();
-                Content::Frames(frames)
+                let spooled = frames_of(&bytes, kind, options)?;
+                let refuse = |fault: &LineFault| self.refused_line(&uri, &digests.id, fault, &bytes);
+                let refused = spooled.faults.iter().map(refuse).collect();
+                beside = Beside { refused, supersessions: spooled.supersessions, states: spooled.states };
+                Content::Frames(spooled.frames)
             }
         };
-        let admitted = Admitted { id: digests.id, uri, content, refused };
+        let admitted = Admitted { id: digests.id, uri, content, beside };
         Ok(Admission::Granted { source: Arc::new(admitted), next })
     }
 

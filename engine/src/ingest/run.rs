@@ -168,7 +168,10 @@ impl<'l> Ingest<'l> {
         match admission {
             Admission::Known { length } => self.skip(length),
             Admission::OfNoKind { uri, length } => {
-                tracing::warn!(source = uri, "passed over: it is neither a container, frames nor a grain");
+                tracing::warn!(
+                    source = uri,
+                    "passed over: it is neither a container, frames, a grain nor a transcript"
+                );
                 self.skip(length);
             }
             Admission::Refused { reject, error, length } => {
@@ -222,7 +225,7 @@ impl<'l> Ingest<'l> {
 
     /// What was refused of a transcript before there were grains.
     fn refuse_lines(&mut self, source: &Admitted) -> Result<()> {
-        for refused in &source.refused {
+        for refused in &source.beside.refused {
             if self.options.on_error == OnError::Fail {
                 let error = GrainError::new(ErrorCode::Corrupt, refused.message.clone());
                 return Err(EngineError::Refused { source_uri: source.uri.clone(), error });
@@ -230,7 +233,7 @@ impl<'l> Ingest<'l> {
             self.report.refuse(&refused.error_code);
             self.batch.rejects.push(refused.clone());
         }
-        WorkProgress::add(&self.progress.rejected, source.refused.len() as u64);
+        WorkProgress::add(&self.progress.rejected, source.beside.refused.len() as u64);
         Ok(())
     }
 

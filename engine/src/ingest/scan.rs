@@ -61,9 +61,16 @@ impl FileScan {
             Admission::Granted { source, .. } => source,
             Admission::Refused { error, .. } => return Err(refused(error)),
             Admission::OfNoKind { .. } | Admission::Known { .. } => {
-                return Err(refused(GrainError::corrupt(0, "it is neither a container, frames nor a grain")));
+                return Err(refused(GrainError::corrupt(
+                    0,
+                    "it is neither a container, frames, a grain nor a transcript",
+                )));
             }
         };
+        if let Some(first) = admitted.beside.refused.first() {
+            let refused = admitted.beside.refused.len();
+            tracing::warn!(file = uri, refused, first = first.message, "lines refused");
+        }
         let mut cut = Morsels::new(admitted, 0);
         let (mut morsels, mut damage) = (Vec::new(), None);
         loop {
