@@ -5,18 +5,24 @@ use gristmill_schemas::json::Json;
 use super::kind::whole;
 use super::line::{Line, LineFault, lines};
 
+/// An entry, or why it can't be read.
+type Entry<'e> = Result<(&'e Json<'e>, Line), LineFault>;
+
+/// Who takes entries.
+type Tell<'t> = dyn FnMut(Entry<'_>) + 't;
+
 /// Tells every entry of a file: each line, if the first is a value by itself; else the items of the list that the file is, or the file
 /// as a whole. An item's number stands for its line, counted from 1.
-pub(super) fn each_entry(bytes: &[u8], tell: &mut dyn FnMut(Result<(&Json<'_>, Line), LineFault>)) {
+pub(super) fn each_entry(bytes: &[u8], tell: &mut Tell<'_>) {
     let mut found = lines(bytes);
     let (first, second) = (found.next(), found.next());
     let alone = first.filter(|_| second.is_none());
     let is_list = |line: &Line| bytes.get(line.range.start) == Some(&b'[');
     let by_lines = || lines(bytes).next().is_some_and(|line| line.json(bytes).is_ok());
-    if alone.as_ref().is_some_and(is_list) || !by_lines() {
-        if let Some(Ok(document)) = whole(bytes) {
-            return document_entries(&document, bytes.len(), tell);
-        }
+    if (alone.as_ref().is_some_and(is_list) || !by_lines())
+        && let Some(Ok(document)) = whole(bytes)
+    {
+        return document_entries(&document, bytes.len(), tell);
     }
     for line in lines(bytes) {
         match line.json(bytes) {
@@ -26,7 +32,7 @@ pub(super) fn each_entry(bytes: &[u8], tell: &mut dyn FnMut(Result<(&Json<'_>, L
     }
 }
 
-fn document_entries(document: &Json, length: usize, tell: &mut dyn FnMut(Result<(&Json<'_>, Line), LineFault>)) {
+fn document_entries(document: &Json, length: usize, tell: &mut Tell<'_>) {
     match document {
         Json::Array(items) => {
             for (index, item) in items.iter().enumerate() {

@@ -7,7 +7,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{FRAME_END, IndexState, write_frame};
 use tempfile::NamedTempFile;
 
-use super::grains::{GrainOutput, grains_of};
+use super::grains::{GrainOutput, Linker, grains_of, grains_together};
 use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault};
 use super::read::ReadOptions;
@@ -20,6 +20,8 @@ use crate::source::SourceBytes;
 pub struct Spooled {
     /// The grains, in a temporary file of frames that lives as long as its bytes are used.
     pub frames: SourceBytes,
+    /// How many they are.
+    pub grains: u64,
     /// The lines that couldn't be read, by their numbers.
     pub faults: Vec<LineFault>,
     /// What grains take the place of others: each with those whose place it takes.
@@ -33,37 +35,99 @@ pub struct Spooled {
 /// # Errors
 /// [`ConnectorError::Io`] if the temporary file can't be written.
 pub fn frames_of(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>) -> Result<Spooled, ConnectorError> {
+    spooled(&mut |tell| _ = grains_of(bytes, kind, options, tell))
+}
+
+/// [`frames_of`] traffic that is read together with other files, which the options name; `linker` has read those before it. With the
+/// `last` of them comes what still waited for a message that isn't there.
+///
+/// # Errors
+/// [`ConnectorError::Io`] if the temporary file can't be written.
+pub fn frames_together(
+    bytes: &[u8],
+    kind: TranscriptKind,
+    options: ReadOptions<'_>,
+    linker: &mut Linker,
+    last: bool,
+) -> Result<Spooled, ConnectorError> {
+    spooled(&mut |tell| {
+        grains_together(bytes, kind, options, linker, tell);
+        if last {
+            linker.finish(tell);
+        }
+    })
+}
+
+/// Who takes grains.
+type Tell<'t> = dyn FnMut(GrainOutput<'_>) + 't;
+
+/// Spools what `read` tells.
+fn spooled(read: &mut dyn FnMut(&mut Tell<'_>)) -> Result<Spooled, ConnectorError> {
     let spool = NamedTempFile::with_prefix("gristmill-transcript-");
     let spool = spool.map_err(ConnectorError::io("can't create a file in", std::env::temp_dir()))?;
-    let mut out = BufWriter::with_capacity(1 << 18, spool.as_file());
-    let (mut faults, mut failed, mut frame) = (Vec::new(), None, Vec::new());
-    let (mut supersessions, mut states) = (HashMap::new(), Vec::new());
-    let mut write = |line: &Line, blob: &[u8], faults: &mut Vec<LineFault>| {
-        frame.clear();
-        match write_frame(blob, &mut frame) {
-            Ok(()) if failed.is_none() => failed = out.write_all(&frame).err(),
-            Ok(()) => {}
-            Err(error) => faults.push(line.fault(FaultCode::Grain(error.code), error.to_string())),
-        }
-    };
-    grains_of(bytes, kind, options, &mut |output| match output {
-        GrainOutput::Fault(fault) => faults.push(fault),
-        GrainOutput::Grain(line, grain) => write(line, &grain.blob, &mut faults),
-        GrainOutput::Made(Made { line, grain, supersedes, ended }) => {
-            write(&line, &grain.blob, &mut faults);
-            if !supersedes.is_empty() {
-                supersessions.insert(grain.address, supersedes);
-            }
-            if ended.is_some() {
-                states.push((grain.address, IndexState { system_valid_to: ended, ..IndexState::default() }));
-            }
-        }
-    });
+    let file = spool.as_file().try_clone().map_err(ConnectorError::io("can't write", spool.path()))?;
+    let mut writer = Writer::new(BufWriter::with_capacity(1 << 18, file));
+    read(&mut |output| writer.take(output));
+    let Writer { mut out, failed, mut faults, supersessions, states, grains, .. } = writer;
     let ended = failed.map_or(Ok(()), Err).and_then(|()| out.write_all(&FRAME_END)).and_then(|()| out.flush());
-    drop(out);
     ended.map_err(ConnectorError::io("can't write", spool.path()))?;
     faults.sort_by_key(|fault| fault.number);
-    Ok(Spooled { frames: SourceBytes::map_spooled(spool.into_temp_path())?, faults, supersessions, states })
+    let frames = SourceBytes::map_spooled(spool.into_temp_path())?;
+    Ok(Spooled { frames, grains, faults, supersessions, states })
+}
+
+/// Writes frames; after an error there are no more.
+struct Writer<W> {
+    out: W,
+    frame: Vec<u8>,
+    failed: Option<std::io::Error>,
+    grains: u64,
+    faults: Vec<LineFault>,
+    supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
+    states: Vec<(ContentAddress, IndexState)>,
+}
+
+impl<W: Write> Writer<W> {
+    fn new(out: W) -> Self {
+        Writer {
+            out,
+            frame: Vec::new(),
+            failed: None,
+            grains: 0,
+            faults: Vec::new(),
+            supersessions: HashMap::new(),
+            states: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, output: GrainOutput<'_>) {
+        match output {
+            GrainOutput::Fault(fault) => self.faults.push(fault),
+            GrainOutput::Grain(line, grain) => self.write(line, &grain.blob),
+            GrainOutput::Made(Made { line, grain, supersedes, ended }) => {
+                self.write(&line, &grain.blob);
+                if !supersedes.is_empty() {
+                    self.supersessions.insert(grain.address, supersedes);
+                }
+                if ended.is_some() {
+                    let state = IndexState { system_valid_to: ended, ..IndexState::default() };
+                    self.states.push((grain.address, state));
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, line: &Line, blob: &[u8]) {
+        self.frame.clear();
+        match write_frame(blob, &mut self.frame) {
+            Ok(()) if self.failed.is_none() => {
+                self.grains += 1;
+                self.failed = self.out.write_all(&self.frame).err();
+            }
+            Ok(()) => {}
+            Err(error) => self.faults.push(line.fault(FaultCode::Grain(error.code), error.to_string())),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use super::morsel::{Admitted, Morsels, Next};
 use super::plan::plan;
 use super::prove::{Judgement, ProvenMorsel, Refusal, prove};
 use super::report::{IngestReport, OnError};
+use super::together::arrange;
 use super::write::{Run, write};
 use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
@@ -96,7 +97,8 @@ pub async fn ingest(
     let total = sources.iter().filter_map(|source| source.length).sum();
     progress.total_bytes.store(total, Ordering::Relaxed);
     let door = run.door().await?;
-    let mut admissions = stream::iter(sources).map(|source| door.clone().admit(source)).buffered(AHEAD);
+    let sources = arrange(sources, &door, options.memory).await?;
+    let mut admissions = stream::iter(sources).map(|(source, turn)| door.clone().admit(source, turn)).buffered(AHEAD);
     while let Some(admission) = admissions.next().await {
         run.take(admission?).await?;
     }

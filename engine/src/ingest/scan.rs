@@ -57,7 +57,7 @@ impl FileScan {
         let door =
             Door { ledger: Arc::new(Ledger::default()), kind, limits: ContainerLimits::default(), threads: 0, now };
         let refused = |error| EngineError::Refused { source_uri: uri.clone(), error };
-        let admitted = match door.admit(source).await? {
+        let admitted = match door.admit(source, None).await? {
             Admission::Granted { source, .. } => source,
             Admission::Refused { error, .. } => return Err(refused(error)),
             Admission::OfNoKind { .. } | Admission::Known { .. } => {

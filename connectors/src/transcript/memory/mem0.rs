@@ -48,7 +48,7 @@ const SAID: [&str; 21] = [
 /// True for what mem0 writes.
 pub(in crate::transcript) fn is_entry(json: &Json) -> bool {
     let listed = |key: &&str| json.get(key).and_then(Json::as_array).and_then(<[Json]>::first).is_some_and(is_one);
-    is_one(json) || LISTS.iter().any(|key| listed(&key)) || json.get("event_details").is_some_and(is_one)
+    is_one(json) || LISTS.iter().any(listed) || json.get("event_details").is_some_and(is_one)
 }
 
 /// True for one memory or event.
@@ -156,7 +156,7 @@ impl Entry {
         let created = moment_of(&self.json, &["created_at", "createdAt", "timestamp"]);
         let time = moment_of(&self.json, &["updated_at", "updatedAt"]).or(created).unwrap_or(fallback);
         let key = self.key();
-        let old = self.memory(&["old_memory", "prev_value", "previous_memory"]);
+        let old = self.text(&["old_memory", "prev_value", "previous_memory"]);
         if let Some(old) = old.filter(|_| chains.of(&key).is_empty()) {
             // The event that added it isn't there.
             let before = created.filter(|created| *created < time).unwrap_or(time);

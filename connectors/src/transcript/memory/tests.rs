@@ -73,7 +73,8 @@ fn answers_of_the_api_and_of_the_command_line_are_read() {
         r#"{"event_details":{"id":"1","data":{"memory":"x"},"event":"ADD"}}"#,
         r#"[{"id":"1","memory":"x","hash":"h"}]"#,
     ] {
-        assert_eq!(facts(&told(text, TranscriptKind::Mem0)), ["mem0:1 mg:knows x"], "{text}");
+        let told = told(text, TranscriptKind::Mem0);
+        assert_eq!((facts(&told), told.faults), (vec!["mem0:1 mg:knows x".to_owned()], vec![]), "{text}");
     }
 }
 

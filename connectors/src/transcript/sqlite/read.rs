@@ -202,7 +202,7 @@ pub(super) fn rows_of(
     take: &mut dyn FnMut(Json<'static>, Line),
 ) -> Result<(), rusqlite::Error> {
     let mut statement = connection.prepare(query)?;
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let number = row.get_ref(0)?.as_i64().ok().and_then(|number| u64::try_from(number).ok());
