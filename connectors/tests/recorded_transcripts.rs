@@ -8,6 +8,7 @@ use gristmill_connectors::transcript::check::check_round_trip;
 use gristmill_connectors::transcript::grains::{GrainOutput, grains_of, read_grains};
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::read::ReadOptions;
+use gristmill_connectors::transcript::told::told;
 
 /// A folder of the material that isn't ours to commit: below `$GRISTMILL_SHARED`, else beside the checkout.
 fn shared(path: &str) -> Option<PathBuf> {
@@ -97,4 +98,27 @@ fn logs_of_agents_are_told_apart_and_read() {
             assert!(grains > 0 && faults == 0, "{}: {grains} grains, {faults} faults", file.display());
         }
     }
+}
+
+#[test]
+fn a_database_of_checkpoints_tells_what_its_snapshots_tell() {
+    let Some(folder) = shared("transcripts/agentlogs/langgraph") else { return };
+    let messages = |name: &str, kind| {
+        let bytes = fs::read(folder.join(name)).unwrap();
+        assert_eq!(TranscriptKind::detect(&bytes, name), Some(kind));
+        let mut messages = Vec::new();
+        told(&bytes, kind, ReadOptions::default(), &mut |part| {
+            assert!(part.faults.is_empty(), "{:?}", part.faults);
+            messages.extend(
+                part.said
+                    .into_iter()
+                    .map(|said| (said.message.role, said.message.content.len(), said.position.depth())),
+            );
+        });
+        messages.sort();
+        messages
+    };
+    let database = messages("checkpoints.sqlite", TranscriptKind::Sqlite);
+    assert!(!database.is_empty());
+    assert_eq!(database, messages("history.jsonl", TranscriptKind::LangGraph));
 }

@@ -36,6 +36,7 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
             provider: adapter.map(|adapter| adapter.key()),
             namespace: arguments.namespace.as_deref(),
             threads: context.threads(),
+            ..ReadOptions::default()
         };
         if arguments.check_round_trip {
             let recast = recast(&bytes, kind_of(arguments.from.0, source, &bytes));

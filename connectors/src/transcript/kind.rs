@@ -45,7 +45,7 @@ kinds! {
     Messages "messages" "Canonical messages, one a line";
     Cmf "cmf" "CMF messages with their extensions, one a line";
     GrainLines "grains" "Grains as JSON, one a line";
-    Sqlite "sqlite" "SQLite databases: canonical sessions, the history of mem0, the store of LangGraph";
+    Sqlite "sqlite" "SQLite databases: canonical sessions, the history of mem0, the store and checkpoints of LangGraph";
     Mem0 "mem0" "Memories and their history as mem0 gives them";
     Letta "letta" "Agent files of Letta: memory blocks and messages";
     Zep "zep" "Facts of a Graphiti graph, and threads of Zep";

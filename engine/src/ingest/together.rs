@@ -61,39 +61,59 @@ struct Group {
 
 /// Puts `sources` in the order in which they are read, each with its turn if it is read together with others.
 pub(super) async fn arrange(sources: Vec<Source>, door: &Door, memory: usize) -> Result<Vec<(Source, Option<Turn>)>> {
-    let candidates = candidates(&sources, door).await?;
-    if candidates.len() < 2 || !candidates.iter().any(|candidate| candidate.is_new) {
+    let traffic = traffic(&sources, door).await?;
+    let candidates = if traffic.len() < 2 { Vec::new() } else { candidates(traffic, &sources, door).await? };
+    if !candidates.iter().any(|candidate| candidate.is_new) {
         return Ok(sources.into_iter().map(|source| (source, None)).collect());
     }
     let groups = groups(candidates, &sources, door, memory / MEMORY_SHARE / PLACE_BYTES).await?;
     Ok(in_order(sources, groups))
 }
 
-/// The local files of `sources` that hold traffic.
-async fn candidates(sources: &[Source], door: &Door) -> Result<Vec<Candidate>> {
+/// The local files of `sources` that hold traffic, by their places, and its kind.
+async fn traffic(sources: &[Source], door: &Door) -> Result<Vec<(usize, TranscriptKind)>> {
     let local = sources.iter().enumerate().filter(|(_, source)| matches!(source.location, Location::File(_)));
     let looks = local.map(|(index, source)| look(index, source.clone(), door.clone()));
     let mut looks = stream::iter(looks).buffered(AHEAD);
     let mut found = Vec::new();
-    while let Some(candidate) = looks.next().await {
-        found.extend(candidate?);
+    while let Some(traffic) = looks.next().await {
+        found.extend(traffic?);
     }
     Ok(found)
 }
 
-async fn look(index: usize, source: Source, door: Door) -> Result<Option<Candidate>> {
+async fn look(index: usize, source: Source, door: Door) -> Result<Option<(usize, TranscriptKind)>> {
     let bytes = fetch(&source).await?;
-    let look = move || {
-        let SourceKind::Transcript(kind) = door.kind_of(&bytes, &source.uri)? else { return None };
-        if !kind.is_traffic() {
-            return None;
-        }
+    let look = move || match door.kind_of(&bytes, &source.uri) {
+        Some(SourceKind::Transcript(kind)) if kind.is_traffic() => Some((index, kind)),
+        _ => None,
+    };
+    tokio::task::spawn_blocking(look).await.file("can't read", "a source")
+}
+
+/// Which files of traffic the lake knows.
+async fn candidates(traffic: Vec<(usize, TranscriptKind)>, sources: &[Source], door: &Door) -> Result<Vec<Candidate>> {
+    let known = traffic.into_iter().filter_map(|(index, kind)| {
+        let source = sources.get(index)?.clone();
+        Some(identify(index, kind, source, door.clone()))
+    });
+    let mut known = stream::iter(known).buffered(AHEAD);
+    let mut candidates = Vec::new();
+    while let Some(candidate) = known.next().await {
+        candidates.push(candidate?);
+    }
+    Ok(candidates)
+}
+
+async fn identify(index: usize, kind: TranscriptKind, source: Source, door: Door) -> Result<Candidate> {
+    let bytes = fetch(&source).await?;
+    let identify = move || {
         let digests = Digests::of(&bytes, SourceKind::Transcript(kind));
         bytes.release(0..bytes.len());
         let is_new = door.ledger.progress(&digests.id) != Some(Progress::Complete);
-        Some(Candidate { index, kind, digests, is_new })
+        Candidate { index, kind, digests, is_new }
     };
-    tokio::task::spawn_blocking(look).await.file("can't read", "a source")
+    tokio::task::spawn_blocking(identify).await.file("can't read", "a source")
 }
 
 /// The first pass, and which files are read together: as many as `places` messages allow.

@@ -6,13 +6,14 @@
 
 use std::collections::HashMap;
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::ids::Position;
 use gristmill_schemas::message::request::TokenUsage;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::Export;
 use super::fact::{Chains, Fact, text_of};
+use super::msgpack::decode;
 use super::speech::{role_of, speech};
 use crate::transcript::line::{FaultCode, Line};
 use crate::transcript::moment::moment_of;
@@ -20,7 +21,7 @@ use crate::transcript::read::ReadOptions;
 use crate::transcript::said::Said;
 use crate::transcript::talk::{Spoken, Talk};
 use crate::transcript::told::Told;
-use crate::wire::members::{count, items, text};
+use crate::wire::members::{count, items, object, text};
 
 /// The channel of a conversation.
 const MESSAGES: &str = "messages";
@@ -90,10 +91,51 @@ impl Export for LangGraph {
 }
 
 impl LangGraph {
+    /// Takes a checkpoint that LangGraph keeps in SQLite; false if it can't be read.
+    pub(in crate::transcript) fn checkpoint(&mut self, row: &Checkpoint<'_>, line: Line) -> bool {
+        let decoded = match row.kind {
+            "json" => Json::parse(row.checkpoint).ok().map(Json::into_owned),
+            _ => decode(row.checkpoint),
+        };
+        let Some(values) = decoded.as_ref().and_then(|checkpoint| checkpoint.get("channel_values")) else {
+            return false;
+        };
+        let mut configurable = Object::new();
+        configurable.insert("thread_id", row.thread.to_owned());
+        configurable.insert("checkpoint_ns", row.space.to_owned());
+        configurable.insert("checkpoint_id", row.id.to_owned());
+        let mut snapshot = Object::new();
+        snapshot.insert("values", visible(values));
+        snapshot.insert("config", object("configurable", configurable));
+        snapshot.insert("created_at", decoded.as_ref().and_then(|all| all.get("ts").cloned()).unwrap_or_default());
+        snapshot.insert("metadata", Json::parse(row.metadata).map(Json::into_owned).unwrap_or_default());
+        self.snapshots.push((Json::Object(snapshot), line));
+        true
+    }
+
     /// Takes an item of the store that LangGraph keeps in SQLite.
     pub(in crate::transcript) fn item(&mut self, json: Json<'static>, line: Line) {
         self.items.push((json, line));
     }
+}
+
+/// A row of the checkpoints that LangGraph keeps in SQLite.
+pub(in crate::transcript) struct Checkpoint<'c> {
+    pub(in crate::transcript) thread: &'c str,
+    pub(in crate::transcript) space: &'c str,
+    pub(in crate::transcript) id: &'c str,
+    /// How the checkpoint is encoded: `msgpack` or `json`.
+    pub(in crate::transcript) kind: &'c str,
+    pub(in crate::transcript) checkpoint: &'c [u8],
+    pub(in crate::transcript) metadata: &'c [u8],
+}
+
+/// The channels of a checkpoint without those by which LangGraph steers itself.
+fn visible(values: &Json<'static>) -> Json<'static> {
+    let channels = values.as_object().into_iter().flat_map(|values| values.iter());
+    let own = |channel: &str| channel.starts_with("__") || channel.starts_with("branch:");
+    let shown = channels.filter(|(channel, _)| !own(channel));
+    Json::Object(shown.map(|(channel, value)| (channel.to_owned(), value.clone())).collect())
 }
 
 /// An item of a store is a fact of its namespace.

@@ -14,11 +14,13 @@
 //! |---|---|
 //! | `fact` | which grain is a fact, and what does it supersede? |
 //! | `speech` | which blocks are in the messages of these systems? |
+//! | `msgpack` | what is in a checkpoint of LangGraph? |
 
 mod fact;
 pub(super) mod langgraph;
 pub(super) mod letta;
 pub(super) mod mem0;
+mod msgpack;
 mod speech;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! What is in a database: sessions of the canonical schema, the history of mem0, the store of LangGraph.
+//! What is in a database: sessions of the canonical schema, the history of mem0, the store and the checkpoints of LangGraph.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::transcript::line::{FaultCode, LINE_LIMIT_BYTES, Line, LineFault};
-use crate::transcript::memory::langgraph::LangGraph;
+use crate::transcript::memory::langgraph::{Checkpoint, LangGraph};
 use crate::transcript::memory::mem0::Mem0;
 use crate::transcript::memory::tell_entries;
 use crate::transcript::read::ReadOptions;
@@ -25,6 +25,9 @@ const COPY_BYTES: usize = 1 << 20;
 
 /// Rows of a store that are told together.
 const PART_ROWS: usize = 1 << 12;
+
+/// What is read of the checkpoints of LangGraph.
+const CHECKPOINT_COLUMNS: [&str; 6] = ["thread_id", "checkpoint_ns", "checkpoint_id", "type", "checkpoint", "metadata"];
 
 /// Messages of a session that are held at most; a longer one is told in parts, each a conversation of its own.
 const SESSION_MESSAGES: usize = 1 << 18;
@@ -52,7 +55,9 @@ fn copied(bytes: &[u8]) -> std::io::Result<TempPath> {
 enum Unreadable {
     #[error("not a database that can be read: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    #[error("no table that is known: `messages` of the canonical schema, `history` of mem0, `store` of LangGraph")]
+    #[error(
+        "no table that is known: `messages` of the canonical schema, `history` of mem0, `store` or `checkpoints` of LangGraph"
+    )]
     Unknown,
 }
 
@@ -110,6 +115,10 @@ impl Database {
         if self.has("store", &["prefix", "key", "value"])? {
             known = true;
             self.store(options, tell)?;
+        }
+        if self.has("checkpoints", &CHECKPOINT_COLUMNS)? {
+            known = true;
+            self.checkpoints(options, tell)?;
         }
         if known { Ok(()) } else { Err(Unreadable::Unknown) }
     }
@@ -189,6 +198,40 @@ impl Database {
         Ok(())
     }
 
+    /// The checkpoints of LangGraph, thread by thread.
+    fn checkpoints(&self, options: ReadOptions<'_>, tell: &mut dyn FnMut(Told)) -> Result<(), rusqlite::Error> {
+        let query = format!("SELECT rowid, {} FROM checkpoints ORDER BY 2, 3, 4", CHECKPOINT_COLUMNS.join(", "));
+        let mut statement = self.connection.prepare(&query)?;
+        let mut rows = statement.query([])?;
+        let (mut thread, mut threads, mut faults) = (String::new(), LangGraph::default(), Vec::new());
+        while let Some(row) = rows.next()? {
+            let line = Line { number: number_of(row)?, range: 0..0 };
+            let bytes = |place| match row.get_ref(place) {
+                Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => bytes,
+                _ => &[],
+            };
+            let text = |place| std::str::from_utf8(bytes(place)).unwrap_or_default();
+            let checkpoint = Checkpoint {
+                thread: text(1),
+                space: text(2),
+                id: text(3),
+                kind: text(4),
+                checkpoint: bytes(5),
+                metadata: bytes(6),
+            };
+            if checkpoint.thread != thread {
+                tell(tell_entries(std::mem::take(&mut threads), options));
+                checkpoint.thread.clone_into(&mut thread);
+            }
+            if !threads.checkpoint(&checkpoint, line.clone()) {
+                faults.push(line.fault(FaultCode::Shape, "a checkpoint that can't be read"));
+            }
+        }
+        tell(tell_entries(threads, options));
+        tell(Told { faults, ..Told::default() });
+        Ok(())
+    }
+
     /// Gives every row of `query` as JSON, without its first column, which is its number.
     fn each(&self, query: &str, take: &mut dyn FnMut(Json<'static>, Line)) -> Result<(), rusqlite::Error> {
         rows_of(&self.connection, query, take)
@@ -205,10 +248,14 @@ pub(super) fn rows_of(
     let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let number = row.get_ref(0)?.as_i64().ok().and_then(|number| u64::try_from(number).ok());
-        take(json_of(row, &names)?, Line { number: number.unwrap_or(0), range: 0..0 });
+        take(json_of(row, &names)?, Line { number: number_of(row)?, range: 0..0 });
     }
     Ok(())
+}
+
+/// The first column of a row, which is its number.
+fn number_of(row: &Row<'_>) -> Result<u64, rusqlite::Error> {
+    Ok(row.get_ref(0)?.as_i64().ok().and_then(|number| u64::try_from(number).ok()).unwrap_or(0))
 }
 
 /// Whose events rows of `sessions` are.
