@@ -1,6 +1,7 @@
 //! The command line: every command and flag, once. Help, man pages and completions are made from it.
 
 pub mod govern;
+pub mod kind;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -48,6 +49,9 @@ pub struct Common {
     /// What makes vectors of texts: static:FOLDER, or command:PROGRAM ARGUMENTS
     #[arg(long, global = true, env = "GRISTMILL_EMBEDDER", value_name = "SPEC")]
     pub embedder: Option<String>,
+    /// Prices of models, in YAML, over those that are shipped; may be repeated
+    #[arg(long = "prices", global = true, value_name = "FILE")]
+    pub prices: Vec<PathBuf>,
     /// Memory to use, roughly, such as 512M or 2G [default: 1G]
     #[arg(long, global = true, env = "GRISTMILL_MEMORY", value_name = "SIZE")]
     pub memory: Option<Size>,
@@ -198,8 +202,8 @@ pub struct Ingest {
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// The kind of all sources [default: detected from their bytes]
-    #[arg(long, value_enum, default_value_t = Kind::Auto)]
-    pub kind: Kind,
+    #[arg(long, value_enum, default_value_t = kind::Kind::AUTO, hide_default_value = true)]
+    pub kind: kind::Kind,
     /// What to do with input that is refused
     #[arg(long, value_enum, default_value_t = OnError::Quarantine)]
     pub on_error: OnError,
@@ -212,37 +216,6 @@ pub struct Ingest {
     /// Write segments without their sidecar indexes; `reindex` makes them later
     #[arg(long)]
     pub no_indexes: bool,
-}
-
-/// Kinds of input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// Detected from the first bytes
-    Auto,
-    /// `.mg` containers
-    Mg,
-    /// Length-prefixed frames
-    Frames,
-    /// Single grains
-    Blob,
-    /// Recorded requests and responses of providers, a pair a line
-    Exchanges,
-    /// Files of providers' batch endpoints
-    Batch,
-    /// Requests or responses of providers alone
-    Bodies,
-    /// HTTP archives
-    Har,
-    /// What HTTP recorders of test suites write
-    Cassette,
-    /// Sessions of Claude Code
-    ClaudeCode,
-    /// Sessions of Codex
-    Codex,
-    /// Canonical messages, one a line
-    Messages,
-    /// CMF messages, one a line
-    Cmf,
 }
 
 /// What to do with input that is refused.
@@ -262,8 +235,8 @@ pub struct Verify {
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// The kind of all sources [default: detected from their bytes]
-    #[arg(long, value_enum, default_value_t = Kind::Auto)]
-    pub kind: Kind,
+    #[arg(long, value_enum, default_value_t = kind::Kind::AUTO, hide_default_value = true)]
+    pub kind: kind::Kind,
     /// Check a part of the lake: the next 5% or the next 10G after the last check, or the part 3/7 of seven
     #[arg(long, value_name = "PART", conflicts_with = "sources")]
     pub subset: Option<String>,
@@ -450,6 +423,9 @@ pub struct Export {
     /// Overwrite files that exist
     #[arg(long)]
     pub force: bool,
+    /// Whose form exchanges are written in [default: that of the provider who answered]. A key such as openai/chat, or the provider alone
+    #[arg(long, value_name = "PROVIDER")]
+    pub provider: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -460,11 +436,11 @@ pub struct Convert {
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
     /// What the input holds [default: detected from its bytes]
-    #[arg(long, value_enum, default_value_t = ConvertFrom::Auto)]
-    pub from: ConvertFrom,
+    #[arg(long, value_enum, default_value_t = kind::From::AUTO, hide_default_value = true)]
+    pub from: kind::From,
     /// What to write, one a line
-    #[arg(long, value_enum, default_value_t = ConvertTo::Messages, conflicts_with = "check_round_trip")]
-    pub to: ConvertTo,
+    #[arg(long, value_enum, default_value_t = kind::To::DEFAULT, conflicts_with = "check_round_trip")]
+    pub to: kind::To,
     /// Whose form: of exchanges that are written; else of input that doesn't say. A key such as openai/chat, or the provider alone
     #[arg(long, value_name = "PROVIDER")]
     pub provider: Option<String>,
@@ -474,48 +450,6 @@ pub struct Convert {
     /// Read every exchange, write it back, and count per endpoint what came back value for value
     #[arg(long)]
     pub check_round_trip: bool,
-}
-
-/// What the input of a conversion holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ConvertFrom {
-    /// Detected from the first bytes
-    Auto,
-    /// Recorded requests and responses of providers, a pair a line
-    Exchanges,
-    /// Files of providers' batch endpoints
-    Batch,
-    /// Requests or responses alone
-    Bodies,
-    /// HTTP archives
-    Har,
-    /// What HTTP recorders of test suites write
-    Cassette,
-    /// Sessions of Claude Code
-    ClaudeCode,
-    /// Sessions of Codex
-    Codex,
-    /// Canonical messages
-    Messages,
-    /// CMF messages, with their extensions
-    Cmf,
-    /// Grains as JSON lines
-    Grains,
-}
-
-/// What a conversion writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ConvertTo {
-    /// Requests and responses in a provider's form
-    Exchanges,
-    /// Canonical messages
-    Messages,
-    /// CMF messages, with their extensions
-    Cmf,
-    /// Views of messages, as policies see them
-    Views,
-    /// Grains with their addresses
-    Grains,
 }
 
 /// What an export writes.
@@ -529,6 +463,10 @@ pub enum ExportKind {
     Jsonl,
     /// The rows of `grains`
     Parquet,
+    /// A SQLite database of the canonical sessions, messages and tool calls
+    Sqlite,
+    /// Conversations as requests and responses in a provider's form, a branch of a session a line
+    Exchanges,
 }
 
 /// How the grain region of a container is compressed.

@@ -53,6 +53,9 @@ pub enum ConnectorError {
         #[source]
         cause: std::io::Error,
     },
+    /// SQLite refused.
+    #[error("can't write the database: {0}")]
+    Sqlite(String),
     /// An object store refused.
     #[error("{what} `{uri}`: {cause}")]
     Store {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Context, Result};
-use crate::ingest::morsel::{Admitted, Content, Morsels, Next};
+use crate::ingest::morsel::{Admitted, Beside, Content, Morsels, Next};
 
 /// What is in a file.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -143,7 +143,7 @@ fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
         // What is no container of grains is shown as the damaged grain that it would be.
         SourceKind::Blob | SourceKind::Transcript(_) => Content::Blob(bytes),
     };
-    let admitted = Admitted { id: String::new(), uri, content, refused: Vec::new() };
+    let admitted = Admitted { id: String::new(), uri, content, beside: Beside::default() };
     let mut morsels = Morsels::new(Arc::new(admitted), 0);
     let mut created: Option<(u32, u32)> = None;
     loop {

@@ -15,7 +15,7 @@ use gristmill_schemas::message::Timestamp;
 use serde::Serialize;
 
 use super::Context;
-use crate::args::{Convert, ConvertFrom, ConvertTo};
+use crate::args::Convert;
 use crate::exit::{Failure, Outcome};
 
 /// Bytes that are gathered before they are written.
@@ -25,6 +25,7 @@ const BUFFER_BYTES: usize = 1 << 18;
 pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failure> {
     let named = if arguments.sources.is_empty() { vec!["-".to_owned()] } else { arguments.sources.clone() };
     let adapter = arguments.provider.as_deref().map(adapter_of).transpose()?;
+    let prices = context.prices()?;
     let sources = discover(&named).await?;
     let mut problems = 0;
     let mut totals = BTreeMap::new();
@@ -35,9 +36,10 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
             provider: adapter.map(|adapter| adapter.key()),
             namespace: arguments.namespace.as_deref(),
             threads: context.threads(),
+            ..ReadOptions::default()
         };
         if arguments.check_round_trip {
-            let recast = recast(&bytes, kind_of(arguments.from, source, &bytes));
+            let recast = recast(&bytes, kind_of(arguments.from.0, source, &bytes));
             let lines = recast.as_ref().map_or(&bytes[..], |recast| recast.lines.as_bytes());
             let report = check_round_trip(lines, options);
             problems += tell_check(source, &report);
@@ -45,10 +47,11 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
             continue;
         }
         let conversion = Conversion {
-            from: kind_of(arguments.from, source, &bytes),
-            to: target_of(arguments.to),
+            from: kind_of(arguments.from.0, source, &bytes),
+            to: arguments.to.0,
             options,
-            target: adapter.filter(|_| arguments.to == ConvertTo::Exchanges),
+            target: adapter.filter(|_| arguments.to.0 == Form::Exchanges),
+            prices: &prices,
         };
         match write_one(source, &bytes, conversion) {
             // The reader of our output has seen enough.
@@ -71,7 +74,7 @@ struct Endpoints {
 }
 
 /// The adapter of that key, or the first of that provider.
-fn adapter_of(name: &str) -> Result<&'static dyn Adapter, Failure> {
+pub fn adapter_of(name: &str) -> Result<&'static dyn Adapter, Failure> {
     let of_provider = || dialect::adapters().find(|adapter| adapter.provider() == name);
     dialect::by_key(name).or_else(of_provider).ok_or_else(|| {
         let mut known: Vec<_> = dialect::adapters().map(|adapter| adapter.key()).collect();
@@ -82,30 +85,8 @@ fn adapter_of(name: &str) -> Result<&'static dyn Adapter, Failure> {
 
 /// The kind of a source: the one that was named, else the one that its bytes show; traffic, if they show none, so that every line
 /// is told.
-fn kind_of(from: ConvertFrom, source: &Source, bytes: &SourceBytes) -> TranscriptKind {
-    match from {
-        ConvertFrom::Auto => TranscriptKind::detect(bytes, &source.uri).unwrap_or(TranscriptKind::Exchanges),
-        ConvertFrom::Exchanges => TranscriptKind::Exchanges,
-        ConvertFrom::Batch => TranscriptKind::Batch,
-        ConvertFrom::Bodies => TranscriptKind::Bodies,
-        ConvertFrom::Har => TranscriptKind::Har,
-        ConvertFrom::Cassette => TranscriptKind::Cassette,
-        ConvertFrom::ClaudeCode => TranscriptKind::ClaudeCode,
-        ConvertFrom::Codex => TranscriptKind::Codex,
-        ConvertFrom::Messages => TranscriptKind::Messages,
-        ConvertFrom::Cmf => TranscriptKind::Cmf,
-        ConvertFrom::Grains => TranscriptKind::GrainLines,
-    }
-}
-
-fn target_of(to: ConvertTo) -> Form {
-    match to {
-        ConvertTo::Exchanges => Form::Exchanges,
-        ConvertTo::Messages => Form::Messages,
-        ConvertTo::Cmf => Form::Cmf,
-        ConvertTo::Views => Form::Views,
-        ConvertTo::Grains => Form::Grains,
-    }
+fn kind_of(named: Option<TranscriptKind>, source: &Source, bytes: &SourceBytes) -> TranscriptKind {
+    named.or_else(|| TranscriptKind::detect(bytes, &source.uri)).unwrap_or(TranscriptKind::Exchanges)
 }
 
 /// Writes what one source becomes; answers how many lines of it couldn't be read.

@@ -12,6 +12,7 @@ use gristmill_queries::sql::select_grains;
 use gristmill_schemas::container::Codec;
 
 use super::Context;
+use super::convert::adapter_of;
 use super::ingest::{position, stop_on_interrupt};
 use super::sql::{failure, session};
 use crate::args::{Compression, Export, ExportKind, Results};
@@ -34,6 +35,8 @@ pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failur
         overwrite: arguments.force,
         split: arguments.split.map(|size| size.0),
         threads: context.threads(),
+        provider: arguments.provider.as_deref().map(adapter_of).transpose()?,
+        prices: context.prices()?,
     };
     let progress = Arc::new(WorkProgress::default());
     stop_on_interrupt(Arc::clone(&progress));
@@ -59,7 +62,9 @@ async fn picked(context: &Context, format: ExportFormat, condition: &str) -> Res
 fn format_of(arguments: &Export) -> Result<ExportFormat, Failure> {
     let kind = arguments.kind.or_else(|| kind_of(&arguments.out)).ok_or_else(|| {
         let out = arguments.out.display();
-        Failure::usage(format!("`{out}` doesn't say what to write; .mg, .frames, .jsonl and .parquet do, or --format"))
+        Failure::usage(format!(
+            "`{out}` doesn't say what to write; .mg, .frames, .jsonl, .parquet, .sqlite and .db do, or --format"
+        ))
     })?;
     let format = match (kind, arguments.compression) {
         (ExportKind::Mg, Compression::None) => ExportFormat::Container(Codec::None),
@@ -68,9 +73,15 @@ fn format_of(arguments: &Export) -> Result<ExportFormat, Failure> {
         (ExportKind::Frames, _) => ExportFormat::Frames,
         (ExportKind::Jsonl, _) => ExportFormat::JsonLines,
         (ExportKind::Parquet, _) => ExportFormat::Parquet,
+        (ExportKind::Sqlite, _) => ExportFormat::Sqlite,
+        (ExportKind::Exchanges, _) => ExportFormat::Exchanges,
     };
-    if arguments.out.as_os_str() == "-" && matches!(format, ExportFormat::Container(_)) {
-        return Err(Failure::usage("a container can't be written to standard output; frames and jsonl can"));
+    if arguments.out.as_os_str() == "-" && matches!(format, ExportFormat::Container(_) | ExportFormat::Sqlite) {
+        let message = "containers and databases can't be written to standard output; frames, jsonl and exchanges can";
+        return Err(Failure::usage(message));
+    }
+    if arguments.provider.is_some() && format != ExportFormat::Exchanges {
+        return Err(Failure::usage("--provider says in whose form exchanges are written; it needs --format exchanges"));
     }
     Ok(format)
 }
@@ -81,6 +92,7 @@ fn kind_of(out: &Path) -> Option<ExportKind> {
         "frames" => Some(ExportKind::Frames),
         "jsonl" | "ndjson" => Some(ExportKind::Jsonl),
         "parquet" => Some(ExportKind::Parquet),
+        "sqlite" | "sqlite3" | "db" => Some(ExportKind::Sqlite),
         _ => None,
     }
 }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gristmill_connectors::source::{SourceKind, discover};
-use gristmill_connectors::transcript::kind::TranscriptKind;
+use gristmill_connectors::source::discover;
 use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, OnError, ingest};
 use gristmill_schemas::grain::Mode;
 
 use super::Context;
-use crate::args::{self, Ingest, Kind};
+use crate::args::{self, Ingest};
 use crate::exit::{Failure, Outcome};
 use crate::progress::{Position, Progress};
 
@@ -23,7 +22,7 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
         false => context.open_or_create_lake().await?,
     };
     let options = IngestOptions {
-        kind: kind_of(arguments.kind),
+        kind: arguments.kind.0,
         on_error: match arguments.on_error {
             args::OnError::Quarantine => OnError::Quarantine,
             args::OnError::Fail => OnError::Fail,
@@ -56,25 +55,6 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
         );
     }
     Ok(Outcome::Problems)
-}
-
-/// The engine's kind for the one on the command line.
-pub fn kind_of(kind: Kind) -> Option<SourceKind> {
-    match kind {
-        Kind::Auto => None,
-        Kind::Mg => Some(SourceKind::Container),
-        Kind::Frames => Some(SourceKind::Frames),
-        Kind::Blob => Some(SourceKind::Blob),
-        Kind::Exchanges => Some(SourceKind::Transcript(TranscriptKind::Exchanges)),
-        Kind::Batch => Some(SourceKind::Transcript(TranscriptKind::Batch)),
-        Kind::Bodies => Some(SourceKind::Transcript(TranscriptKind::Bodies)),
-        Kind::Har => Some(SourceKind::Transcript(TranscriptKind::Har)),
-        Kind::Cassette => Some(SourceKind::Transcript(TranscriptKind::Cassette)),
-        Kind::ClaudeCode => Some(SourceKind::Transcript(TranscriptKind::ClaudeCode)),
-        Kind::Codex => Some(SourceKind::Transcript(TranscriptKind::Codex)),
-        Kind::Messages => Some(SourceKind::Transcript(TranscriptKind::Messages)),
-        Kind::Cmf => Some(SourceKind::Transcript(TranscriptKind::Cmf)),
-    }
 }
 
 /// Where the work is, for the progress bar.

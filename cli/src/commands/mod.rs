@@ -20,9 +20,11 @@ mod search;
 mod sql;
 mod verify;
 
+use std::path::PathBuf;
 use std::pin::Pin;
 
 use gristmill_engine::index::vectors::embed::{Embedder, embedder};
+use gristmill_schemas::message::price::PriceTable;
 
 use crate::args::{Arguments, Command, Common, Grain, Results};
 use crate::exit::{Failure, Outcome};
@@ -88,6 +90,23 @@ impl Context {
     pub fn embedder(&self) -> Result<Option<std::sync::Arc<dyn Embedder>>, Failure> {
         let named = self.common.embedder.as_deref().map(embedder).transpose();
         named.map_err(|error| Failure::usage(error.to_string()))
+    }
+
+    /// The price tables that were named, in their order.
+    pub fn price_tables(&self) -> Result<Vec<PriceTable>, Failure> {
+        let read = |path: &PathBuf| {
+            let shown = path.display();
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::environment(&format!("can't read `{shown}`"), &error))?;
+            PriceTable::from_yaml(&text).map_err(|error| Failure::usage(format!("`{shown}`: {error}")))
+        };
+        self.common.prices.iter().map(read).collect()
+    }
+
+    /// The shipped prices, and those that were named laid over them.
+    pub fn prices(&self) -> Result<PriceTable, Failure> {
+        let tables = self.price_tables()?;
+        Ok(tables.iter().fold(PriceTable::builtin(), |prices, table| prices.overlaid(table)))
     }
 
     /// Threads to work on; 0 for one per core.

@@ -36,11 +36,16 @@ pub async fn run(context: &Context, arguments: Sql) -> Result<Outcome, Failure> 
 
 /// What the common flags say about queries.
 pub fn options(context: &Context) -> Result<SqlOptions, Failure> {
+    let mut prices = context.price_tables()?;
+    if !prices.is_empty() {
+        // Each by its own version, and all of them over the shipped one where a query names none.
+        prices.push(context.prices()?);
+    }
     Ok(SqlOptions {
+        prices,
         threads: context.threads(),
         memory: context.common.memory.map(|memory| memory.0 as usize),
         embedder: context.embedder()?,
-        ..SqlOptions::default()
     })
 }
 

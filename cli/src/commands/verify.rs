@@ -8,7 +8,7 @@ use gristmill_engine::verify::{Part, Subset, VerifyOptions, verify_lake, verify_
 use gristmill_schemas::grain::Mode;
 
 use super::Context;
-use super::ingest::{kind_of, position, stop_on_interrupt};
+use super::ingest::{position, stop_on_interrupt};
 use crate::args::{Size, Verify};
 use crate::exit::{Failure, Outcome};
 use crate::progress::Progress;
@@ -18,7 +18,7 @@ use crate::quantity::duration;
 pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
     let mut options = VerifyOptions {
-        kind: kind_of(arguments.kind),
+        kind: arguments.kind.0,
         named: arguments.sources.clone(),
         mode: if arguments.lenient { Mode::Lenient } else { Mode::Strict },
         threads: context.threads(),

@@ -43,6 +43,22 @@ impl SourceKind {
         }
     }
 
+    /// Every kind, those of grains first.
+    pub fn all() -> impl Iterator<Item = SourceKind> {
+        let transcripts = TranscriptKind::ALL.iter().copied().map(SourceKind::Transcript);
+        [SourceKind::Container, SourceKind::Frames, SourceKind::Blob].into_iter().chain(transcripts)
+    }
+
+    /// What it is, for people.
+    pub fn about(self) -> &'static str {
+        match self {
+            SourceKind::Container => "`.mg` containers",
+            SourceKind::Frames => "Length-prefixed frames",
+            SourceKind::Blob => "Single grains",
+            SourceKind::Transcript(kind) => kind.about(),
+        }
+    }
+
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -55,9 +71,7 @@ impl SourceKind {
 
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<SourceKind> {
-        let grains = [SourceKind::Container, SourceKind::Frames, SourceKind::Blob];
-        let transcript = || TranscriptKind::from_name(name).map(SourceKind::Transcript);
-        grains.into_iter().find(|kind| kind.name() == name).or_else(transcript)
+        SourceKind::all().find(|kind| kind.name() == name)
     }
 }
 

@@ -14,12 +14,13 @@ use gristmill_schemas::message::request::{Choice, Request, Response, StopReason,
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
-use super::grains::{GrainOutput, grains_of_said, read_grains};
+use super::grains::{GrainOutput, grains_of_told, read_grains};
 use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault, lines};
 use super::read::{Found, NO_EXCHANGE, ReadOptions, read_exchanges};
 use super::recast::recast;
-use super::said::{Messages, STOP_REASON, Said, TOKEN_USAGE, call_names, messages};
+use super::said::{STOP_REASON, Said, TOKEN_USAGE, call_names};
+use super::told::{Made, Told, told};
 use super::traffic::{Node, Reading, reading};
 use crate::wire::adapter::Adapter;
 use crate::wire::error::{read_error, write_error};
@@ -41,6 +42,32 @@ pub enum Form {
     Views,
     /// Grains: `{"content_address": …, "blob_hex": …, "grain": …}`.
     Grains,
+}
+
+impl Form {
+    /// Every form.
+    pub const ALL: &[Form] = &[Form::Exchanges, Form::Messages, Form::Cmf, Form::Views, Form::Grains];
+
+    /// The name on the command line, and what it is, for people.
+    const fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Form::Exchanges => ("exchanges", "Requests and responses in a provider's form"),
+            Form::Messages => ("messages", "Canonical messages"),
+            Form::Cmf => ("cmf", "CMF messages, with their extensions"),
+            Form::Views => ("views", "Views of messages, as policies see them"),
+            Form::Grains => ("grains", "Grains with their addresses"),
+        }
+    }
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        self.told().0
+    }
+
+    /// What it is, for people.
+    pub const fn about(self) -> &'static str {
+        self.told().1
+    }
 }
 
 /// What a conversion tells beside its output.
@@ -72,6 +99,8 @@ pub struct Conversion<'c> {
     pub options: ReadOptions<'c>,
     /// Whose exchanges to write; each exchange's own provider if not named.
     pub target: Option<&'static dyn Adapter>,
+    /// What tokens cost.
+    pub prices: &'c PriceTable,
 }
 
 /// Converts `bytes` and writes lines.
@@ -91,8 +120,7 @@ pub fn convert(
         recast.faults.into_iter().for_each(|fault| (output.tell)(Notice::Fault(fault)));
         from_exchanges(recast.lines.as_bytes(), conversion, &mut output);
     } else {
-        let said = messages(bytes, conversion.from, conversion.options.fallback);
-        from_messages(said, conversion, &mut output);
+        told(bytes, conversion.from, conversion.options, &mut |part| from_told(part, conversion, &mut output));
     }
     output.end()
 }
@@ -125,7 +153,8 @@ impl Output<'_> {
     fn grain(&mut self, output: GrainOutput<'_>) {
         match output {
             GrainOutput::Fault(fault) => (self.tell)(Notice::Fault(fault)),
-            GrainOutput::Grain(_, grain) => self.line(&grain_line(&grain)),
+            GrainOutput::Grain(_, grain) => self.line(&Json::Object(grain_line(&grain)).to_string()),
+            GrainOutput::Made(made) => self.line(&made_line(&made)),
         }
     }
 
@@ -160,13 +189,25 @@ impl Output<'_> {
 }
 
 /// A grain as a line.
-fn grain_line(grain: &EncodedGrain) -> String {
+fn grain_line(grain: &EncodedGrain) -> Object<'static> {
     let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT);
     let decoded = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Strict).ok());
     let mut line = Object::new();
     line.insert("content_address", grain.address.to_string());
     line.insert("blob_hex", hex(&grain.blob));
     line.insert("grain", decoded.map_or(Json::Null, |grain| grain.to_json()));
+    line
+}
+
+/// A grain that is no part of a message, with what it takes the place of and when it ended: no grain says that of itself.
+fn made_line(made: &Made) -> String {
+    let mut line = grain_line(&made.grain);
+    if !made.supersedes.is_empty() {
+        line.insert("supersedes", made.supersedes.iter().map(|old| Json::from(old.to_string())).collect::<Vec<_>>());
+    }
+    if let Some(ended) = made.ended {
+        line.insert("system_valid_to", ended);
+    }
     Json::Object(line).to_string()
 }
 
@@ -182,7 +223,10 @@ fn from_exchanges(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<
         }
         Form::Exchanges => rewrite(bytes, conversion, output),
         Form::Messages => {
-            let make = |node: Node<'_>| message_line(node.message, node.stop_reason, node.usage, node.response);
+            let prices = conversion.prices;
+            let make = |node: Node<'_>| {
+                message_json(node.message, node.stop_reason, node.usage, node.response, prices).to_string()
+            };
             read_exchanges(bytes, conversion.options, &make, &mut |line, found| {
                 each(found, line, output, |text, output| output.line(&text));
             });
@@ -204,17 +248,22 @@ fn each<T>(found: Found<T>, line: &Line, output: &mut Output<'_>, mut take: impl
     }
 }
 
-/// A canonical message as a line; what it took is priced where its model has a price.
-fn message_line(
+/// A canonical message as JSON; what it took is priced where its model has a price.
+pub(super) fn message_json(
     mut message: Message<'_>,
     stop_reason: Option<StopReason>,
     usage: Option<TokenUsage>,
     response: Option<Json<'_>>,
-) -> String {
-    let prices = PriceTable::builtin();
+    prices: &PriceTable,
+) -> Json<'static> {
     let metadata = &mut message.metadata;
-    if let (None, Some(usage)) = (&metadata.usage, usage) {
-        metadata.usage = metadata.model.as_deref().and_then(|model| prices.usage(model, &usage, 0).ok());
+    if let Some(usage) = usage {
+        // What comes out of a grain has no cost: a cost is computed. One that somebody told stays.
+        let told = metadata.usage.take();
+        let latency = told.as_ref().map_or(0, |told| told.latency_ms);
+        let told = told.filter(|told| !told.cost_usd.is_zero());
+        let priced = || metadata.model.as_deref().and_then(|model| prices.usage(model, &usage, latency).ok());
+        metadata.usage = told.or_else(priced);
         metadata.unknown_fields.insert(TOKEN_USAGE, usage.to_json());
     }
     if let Some(reason) = stop_reason {
@@ -223,18 +272,26 @@ fn message_line(
     if let Some(response) = response {
         metadata.unknown_fields.insert("response", response.into_owned());
     }
-    encode_message(&message, Unknowns::Keep).to_string()
+    encode_message(&message, Unknowns::Keep).into_owned()
 }
 
-fn from_messages((said, faults): Messages, conversion: Conversion<'_>, output: &mut Output<'_>) {
+fn from_told(part: Told, conversion: Conversion<'_>, output: &mut Output<'_>) {
+    if conversion.to == Form::Grains {
+        grains_of_told(part, conversion.options.namespace, &mut |found| output.grain(found));
+        return;
+    }
+    let Told { said, made, faults } = part;
     faults.into_iter().for_each(|fault| (output.tell)(Notice::Fault(fault)));
+    for made in made {
+        let reason = "a grain that is no message; --to grains writes it".to_owned();
+        (output.tell)(Notice::Opaque { line: made.line.number, label: "grain".to_owned(), reason });
+    }
     match conversion.to {
-        Form::Grains => {
-            grains_of_said(said, conversion.options.namespace, &mut |found| output.grain(found));
-        }
+        Form::Grains => {}
         Form::Messages => {
             for said in said {
-                output.line(&message_line(said.message, said.stop_reason, said.usage, None));
+                let json = message_json(said.message, said.stop_reason, said.usage, None, conversion.prices);
+                output.line(&json.to_string());
             }
         }
         Form::Exchanges => sessions(said, conversion.target, output),
@@ -243,6 +300,23 @@ fn from_messages((said, faults): Messages, conversion: Conversion<'_>, output: &
             said.iter().for_each(|said| output.cmf(&said.message, to));
         }
     }
+}
+
+/// Writes a conversation as the exchange in which it was last continued, for `target` if that is named, else for the provider of its
+/// last answer.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_conversation(
+    said: Vec<Said>,
+    target: Option<&'static dyn Adapter>,
+    out: &mut dyn Write,
+    tell: &mut dyn FnMut(Notice),
+) -> io::Result<()> {
+    let session = said.first().map(|said| said.message.session_id.to_string()).unwrap_or_default();
+    let mut output = Output { out, tell, failed: None, names: HashMap::new() };
+    session_exchange(&session, said, target, &mut output);
+    output.end()
 }
 
 /// Every session as the exchange in which it was last continued: its messages as a request, a last answer as the response.
@@ -395,7 +469,8 @@ mod tests {
         provider: Option<&str>,
     ) -> (Vec<Json<'static>>, Vec<String>) {
         let target = provider.map(|key| crate::wire::dialect::by_key(key).unwrap());
-        let conversion = Conversion { from, to, options: ReadOptions::default(), target };
+        let prices = PriceTable::builtin();
+        let conversion = Conversion { from, to, options: ReadOptions::default(), target, prices: &prices };
         let (mut out, mut notices) = (Vec::new(), Vec::new());
         convert(input.as_bytes(), conversion, &mut out, &mut |notice| notices.push(format!("{notice:?}"))).unwrap();
         let lines = String::from_utf8(out).unwrap();

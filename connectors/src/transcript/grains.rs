@@ -1,6 +1,6 @@
 //! Messages to grains: each message once, each grain after those that it refers to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::EncodedGrain;
@@ -9,10 +9,12 @@ use gristmill_schemas::message::ids::Position;
 
 use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault};
-use super::read::{Found, ReadOptions, read_exchanges};
+use super::read::{Found, ReadOptions, read_exchanges, survey_exchanges};
 use super::recast::recast;
-use super::said::{Said, messages};
+use super::said::Said;
+use super::told::{Made, Told, told};
 use super::traffic::Node;
+use super::tree::Tree;
 
 /// A message whose grains wait for the one before it.
 struct Waiting {
@@ -20,6 +22,8 @@ struct Waiting {
     parent: Option<Position>,
     line: Line,
     draft: Draft,
+    /// True for a message of a file whose grains are taken in already: only its address is wanted.
+    quiet: bool,
 }
 
 /// What comes out of [`read_grains`].
@@ -27,6 +31,8 @@ struct Waiting {
 pub enum GrainOutput<'o> {
     /// A grain, of the line where its message was seen best.
     Grain(&'o Line, EncodedGrain),
+    /// A grain that is no part of a message, with what it takes the place of.
+    Made(Made),
     /// A line, or a message of it, that can't go in.
     Fault(LineFault),
 }
@@ -40,10 +46,28 @@ pub struct GrainCounts {
     pub orphans: u64,
     /// Exchanges that no adapter reads, kept whole.
     pub opaque: u64,
+    /// Grains that are no part of a message.
+    pub made: u64,
+}
+
+impl GrainCounts {
+    fn add(&mut self, other: GrainCounts) {
+        self.messages += other.messages;
+        self.orphans += other.orphans;
+        self.opaque += other.opaque;
+        self.made += other.made;
+    }
 }
 
 /// Reads the exchange lines of `bytes` as grains. A grain comes after those that it refers to.
 pub fn read_grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(GrainOutput<'_>)) -> GrainCounts {
+    let mut linker = Linker::default();
+    read_linked(bytes, options, &mut linker, tell);
+    linker.counts
+}
+
+/// [`read_grains`] of a file whose messages may follow those of others.
+fn read_linked(bytes: &[u8], options: ReadOptions<'_>, linker: &mut Linker, tell: &mut dyn FnMut(GrainOutput<'_>)) {
     let make = |node: Node<'_>| {
         let note = Note {
             stop_reason: node.stop_reason,
@@ -53,8 +77,8 @@ pub fn read_grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(
         };
         (node.position, node.parent, Draft::of(&node.message, note))
     };
-    let mut linker = Linker::default();
     read_exchanges(bytes, options, &make, &mut |line, found| match found {
+        Found::Fault(_) | Found::Opaque { .. } if linker.quiet => {}
         Found::Fault(fault) => tell(GrainOutput::Fault(fault)),
         Found::Opaque { time, label, reason } => {
             linker.counts.opaque += 1;
@@ -67,11 +91,38 @@ pub fn read_grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(
         }
         Found::Messages(messages) => {
             for (position, parent, draft) in messages {
-                linker.take(Waiting { position, parent, line: line.clone(), draft }, tell);
+                let quiet = linker.quiet;
+                linker.take(Waiting { position, parent, line: line.clone(), draft, quiet }, tell);
             }
         }
     });
-    linker.counts
+}
+
+/// The first pass over traffic that is read together with other files, as number `file`.
+pub fn survey(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>, file: u32) -> Tree {
+    match recast(bytes, kind) {
+        Some(recast) => survey_exchanges(recast.lines.as_bytes(), options, file),
+        None => survey_exchanges(bytes, options, file),
+    }
+}
+
+/// [`grains_of`] traffic that is read together with other files; the options say with which. `linker` has read those before it.
+pub fn grains_together(
+    bytes: &[u8],
+    kind: TranscriptKind,
+    options: ReadOptions<'_>,
+    linker: &mut Linker,
+    tell: &mut dyn FnMut(GrainOutput<'_>),
+) {
+    match recast(bytes, kind) {
+        Some(recast) => {
+            let faults = recast.faults.into_iter().filter(|_| !linker.quiet);
+            faults.for_each(|fault| tell(GrainOutput::Fault(fault)));
+            read_linked(recast.lines.as_bytes(), options, linker, tell);
+        }
+        None => read_linked(bytes, options, linker, tell),
+    }
+    linker.leave_file();
 }
 
 /// Reads a transcript of any kind as grains, as [`read_grains`] does.
@@ -88,24 +139,31 @@ pub fn grains_of(
         recast.faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
         return read_grains(recast.lines.as_bytes(), options, tell);
     }
-    let (said, faults) = messages(bytes, kind, options.fallback);
-    faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
-    grains_of_said(said, options.namespace, tell)
+    let mut counts = GrainCounts::default();
+    told(bytes, kind, options, &mut |part| counts.add(grains_of_told(part, options.namespace, tell)));
+    counts
 }
 
-/// The grains of messages that come as messages.
-pub fn grains_of_said(said: Vec<Said>, namespace: Option<&str>, tell: &mut dyn FnMut(GrainOutput<'_>)) -> GrainCounts {
+/// The grains of a part of a transcript that isn't traffic.
+pub fn grains_of_told(part: Told, namespace: Option<&str>, tell: &mut dyn FnMut(GrainOutput<'_>)) -> GrainCounts {
     let mut linker = Linker::default();
-    for Said { position, parent, message, stop_reason, usage, line } in said {
+    part.faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
+    for made in part.made {
+        linker.counts.made += 1;
+        tell(GrainOutput::Made(made));
+    }
+    for Said { position, parent, message, stop_reason, usage, line } in part.said {
         let draft = Draft::of(&message, Note { stop_reason, usage, response: None, namespace });
-        linker.take(Waiting { position, parent, line, draft }, tell);
+        linker.take(Waiting { position, parent, line, draft, quiet: false }, tell);
     }
     linker.counts
 }
 
 /// Gives messages their addresses, parents first.
 #[derive(Default)]
-struct Linker {
+pub struct Linker {
+    /// True while a file is read whose grains are taken in already.
+    pub quiet: bool,
     /// Places whose grains are made; `None` where they couldn't be.
     addresses: HashMap<[u8; 32], Option<ContentAddress>>,
     calls: HashMap<String, ContentAddress>,
@@ -114,6 +172,24 @@ struct Linker {
 }
 
 impl Linker {
+    /// The file ends; what waits for messages of a later one has no line there.
+    fn leave_file(&mut self) {
+        self.waiting.values_mut().flatten().for_each(|message| message.line.range = 0..0);
+    }
+
+    /// The last file ends. What still waits follows a message that a file lost since the first pass: it follows none then.
+    pub fn finish(&mut self, tell: &mut dyn FnMut(GrainOutput<'_>)) {
+        let mut left: Vec<Waiting> = std::mem::take(&mut self.waiting).into_values().flatten().collect();
+        left.sort_by_key(|message| message.position);
+        let here: HashSet<Position> = left.iter().map(|message| message.position).collect();
+        for message in left {
+            if let Some(parent) = message.parent.filter(|parent| !here.contains(parent)) {
+                self.addresses.entry(*parent.digest()).or_insert(None);
+            }
+            self.take(message, tell);
+        }
+    }
+
     fn take(&mut self, message: Waiting, tell: &mut dyn FnMut(GrainOutput<'_>)) {
         let mut ready = vec![message];
         while let Some(message) = ready.pop() {
@@ -138,17 +214,20 @@ impl Linker {
     }
 
     fn link(&mut self, message: Waiting, parent: Option<ContentAddress>, tell: &mut dyn FnMut(GrainOutput<'_>)) {
-        let Waiting { position, line, draft, .. } = message;
+        let Waiting { position, line, draft, quiet, .. } = message;
         let address = match draft.link(parent, |id| self.calls.get(id).copied()) {
             Ok(grains) => {
                 self.counts.messages += 1;
                 self.counts.orphans += grains.orphans as u64;
                 self.calls.extend(grains.calls);
                 let address = grains.event.address;
-                tell(GrainOutput::Grain(&line, grains.event));
-                grains.parts.into_iter().for_each(|part| tell(GrainOutput::Grain(&line, part)));
+                if !quiet {
+                    tell(GrainOutput::Grain(&line, grains.event));
+                    grains.parts.into_iter().for_each(|part| tell(GrainOutput::Grain(&line, part)));
+                }
                 Some(address)
             }
+            Err(_) if quiet => None,
             Err(error) => {
                 tell(GrainOutput::Fault(line.fault(FaultCode::Grain(error.code), error.to_string())));
                 None
@@ -198,7 +277,7 @@ mod tests {
                 grains.push(Grain::decode(&payload, Mode::Strict).unwrap().to_json());
                 addresses.push(grain.address.to_string());
             }
-            GrainOutput::Fault(fault) => panic!("{fault}"),
+            other => panic!("{other:?}"),
         });
         (grains, addresses, counts)
     }
@@ -207,7 +286,7 @@ mod tests {
     fn a_conversation_that_is_resent_with_every_turn_is_stored_once() {
         let (grains, addresses, counts) = grains(&recorded(20), 1);
         // A question, an answer and a result per turn, but the last result was never sent.
-        assert_eq!(counts, GrainCounts { messages: 59, orphans: 0, opaque: 0 });
+        assert_eq!(counts, GrainCounts { messages: 59, ..GrainCounts::default() });
         assert_eq!(grains.len(), 59 + 20 + 19);
         assert_eq!(addresses.iter().collect::<BTreeSet<_>>().len(), addresses.len());
         // Answers are told as the model gave them, and everything refers to what came before.
@@ -263,7 +342,7 @@ mod tests {
         let text = lines.join("\n");
         let (mut grains, mut faults) = (0, Vec::new());
         let counts = read_grains(text.as_bytes(), ReadOptions::default(), &mut |output| match output {
-            GrainOutput::Grain(..) => grains += 1,
+            GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
             GrainOutput::Fault(fault) => faults.push((fault.number, fault.code.name())),
         });
         assert_eq!((counts.messages, counts.opaque, grains), (2, 1, 3));

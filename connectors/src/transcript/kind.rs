@@ -3,46 +3,54 @@
 use gristmill_schemas::json::{Json, JsonError};
 
 use super::line::{LINE_LIMIT_BYTES, lines};
+use super::memory::{self, letta};
+use super::{mcp, sqlite};
 use crate::wire::dialect;
 
-/// A kind of transcript.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TranscriptKind {
-    /// Requests and responses of providers, one pair a line.
-    Exchanges,
-    /// Files of providers' batch endpoints.
-    Batch,
-    /// Requests or responses alone, one a line or one a file.
-    Bodies,
-    /// HTTP archives of browsers and proxies.
-    Har,
-    /// What HTTP recorders of test suites write, as JSON or YAML.
-    Cassette,
-    /// Sessions of Claude Code.
-    ClaudeCode,
-    /// Sessions of Codex.
-    Codex,
-    /// Canonical messages, one a line.
-    Messages,
-    /// CMF messages, one a line.
-    Cmf,
-    /// Grains as JSON, one a line.
-    GrainLines,
+/// Declares the kinds, each with its name and what it is: all that the command line says of them.
+macro_rules! kinds {
+    ($($variant:ident $name:literal $about:literal;)*) => {
+        /// A kind of transcript.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum TranscriptKind {
+            $(#[doc = concat!($about, ".")] $variant,)*
+        }
+
+        impl TranscriptKind {
+            /// Every kind.
+            pub const ALL: &[TranscriptKind] = &[$(TranscriptKind::$variant),*];
+
+            /// The name on the command line.
+            pub const fn name(self) -> &'static str {
+                match self { $(TranscriptKind::$variant => $name,)* }
+            }
+
+            /// What it is, for people.
+            pub const fn about(self) -> &'static str {
+                match self { $(TranscriptKind::$variant => $about,)* }
+            }
+        }
+    };
 }
 
-/// The kinds and their names on the command line.
-const NAMES: [(TranscriptKind, &str); 10] = [
-    (TranscriptKind::Exchanges, "exchanges"),
-    (TranscriptKind::Batch, "batch"),
-    (TranscriptKind::Bodies, "bodies"),
-    (TranscriptKind::Har, "har"),
-    (TranscriptKind::Cassette, "cassette"),
-    (TranscriptKind::ClaudeCode, "claude-code"),
-    (TranscriptKind::Codex, "codex"),
-    (TranscriptKind::Messages, "messages"),
-    (TranscriptKind::Cmf, "cmf"),
-    (TranscriptKind::GrainLines, "grains"),
-];
+kinds! {
+    Exchanges "exchanges" "Recorded requests and responses of providers, a pair a line";
+    Batch "batch" "Files of providers' batch endpoints";
+    Bodies "bodies" "Requests or responses of providers alone, one a line or one a file";
+    Har "har" "HTTP archives of browsers and proxies";
+    Cassette "cassette" "What HTTP recorders of test suites write, as JSON or YAML";
+    ClaudeCode "claude-code" "Sessions of Claude Code";
+    Codex "codex" "Sessions of Codex";
+    Mcp "mcp" "Captures of the Model Context Protocol: JSON-RPC messages, bare, wrapped or as exchanges";
+    Messages "messages" "Canonical messages, one a line";
+    Cmf "cmf" "CMF messages with their extensions, one a line";
+    GrainLines "grains" "Grains as JSON, one a line";
+    Sqlite "sqlite" "SQLite databases: canonical sessions, the history of mem0, the store and checkpoints of LangGraph";
+    Mem0 "mem0" "Memories and their history as mem0 gives them";
+    Letta "letta" "Agent files of Letta: memory blocks and messages";
+    Zep "zep" "Facts of a Graphiti graph, and threads of Zep";
+    LangGraph "langgraph" "Items of a LangGraph store, and snapshots of its threads";
+}
 
 /// Lines that are looked at before a file is taken to be of no kind.
 const LOOK_LINES: usize = 8;
@@ -55,20 +63,27 @@ const CODEX_TYPES: [&str; 6] =
 const CLAUDE_TYPES: [&str; 3] = ["summary", "file-history-snapshot", "queue-operation"];
 
 impl TranscriptKind {
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        NAMES.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
-    }
-
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// True for traffic of providers, whose requests resend what was said before.
+    pub const fn is_traffic(self) -> bool {
+        use TranscriptKind::{Bodies, Cassette, Exchanges, Har};
+        matches!(self, Exchanges | TranscriptKind::Batch | Bodies | Har | Cassette)
     }
 
     /// The kind that the bytes show: by their first lines that are JSON, else by the file as a whole. `None` if they are no
     /// transcript.
     pub fn detect(bytes: &[u8], uri: &str) -> Option<Self> {
+        if bytes.starts_with(sqlite::MAGIC) {
+            return Some(TranscriptKind::Sqlite);
+        }
         let first = bytes.trim_ascii_start().first()?;
+        if *first == b'"' {
+            return letta::unwrapped(bytes).is_some().then_some(TranscriptKind::Letta);
+        }
         if !matches!(first, b'{' | b'[' | 0xef) {
             return is_yaml_cassette(bytes, uri).then_some(TranscriptKind::Cassette);
         }
@@ -79,10 +94,12 @@ impl TranscriptKind {
 
 /// The kind that one line shows, if it shows one.
 fn of_line(json: &Json) -> Option<TranscriptKind> {
+    json.as_object()?;
     let has = |key: &str| json.get(key).is_some();
     let text = |key: &str| json.get(key).and_then(Json::as_str);
-    json.as_object()?;
-    Some(if has("provider") && (has("request") || has("response") || has("endpoint")) {
+    Some(if mcp::is_capture(json) {
+        TranscriptKind::Mcp
+    } else if has("provider") && (has("request") || has("response") || has("endpoint")) {
         TranscriptKind::Exchanges
     } else if has("custom_id") {
         TranscriptKind::Batch
@@ -98,6 +115,8 @@ fn of_line(json: &Json) -> Option<TranscriptKind> {
         TranscriptKind::Messages
     } else if is_cmf(json) {
         TranscriptKind::Cmf
+    } else if let Some(kind) = memory::kind_of(json) {
+        kind
     } else if dialect::detect_response(json).is_some() || dialect::detect_request(json).is_some() {
         TranscriptKind::Bodies
     } else if has("request") && (has("response") || has("response_sse")) {
@@ -171,14 +190,32 @@ mod tests {
             (r#"{"content_address":"x","blob_hex":"00"}"#, "a.jsonl", Some(TranscriptKind::GrainLines)),
             ("oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}", "a.jsonl", None),
             ("{oops\n{\"provider\":\"x\",\"endpoint\":\"y\"}", "a.jsonl", Some(TranscriptKind::Exchanges)),
+            (r#"{"jsonrpc":"2.0","method":"ping","id":1}"#, "a.log", Some(TranscriptKind::Mcp)),
+            (r#"[{"jsonrpc":"2.0","method":"ping","id":1}]"#, "a.log", Some(TranscriptKind::Mcp)),
+            (r#"{"provider":"mcp","endpoint":"x","request":{"jsonrpc":"2.0"}}"#, "a.jsonl", Some(TranscriptKind::Mcp)),
+            (r#"{"results":[{"id":"1","memory":"x"}]}"#, "a.json", Some(TranscriptKind::Mem0)),
+            ("{\n\"results\": [{\n\"id\":\"1\",\n\"memory\":\"x\"}]}", "a.json", Some(TranscriptKind::Mem0)),
+            (r#"{"memory_id":"1","event":"ADD","new_memory":"x"}"#, "a.jsonl", Some(TranscriptKind::Mem0)),
+            (r#"{"agents":[],"blocks":[{"label":"human","value":"x"}]}"#, "a.af", Some(TranscriptKind::Letta)),
+            (r#""{\"agents\":[],\"blocks\":[]}""#, "a.af", Some(TranscriptKind::Letta)),
+            (
+                r#"{"uuid":"1","source_node_uuid":"a","target_node_uuid":"b","fact":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Zep),
+            ),
+            (r#"{"thread_id":"t","role":"user","content":"x"}"#, "a.jsonl", Some(TranscriptKind::Zep)),
+            (r#"{"namespace":["a"],"key":"k","value":{}}"#, "a.jsonl", Some(TranscriptKind::LangGraph)),
+            (r#"{"values":{"messages":[]},"config":{"configurable":{}}}"#, "a.jsonl", Some(TranscriptKind::LangGraph)),
+            ("SQLite format 3\0", "a.db", Some(TranscriptKind::Sqlite)),
             ("{}", "a.json", None),
+            ("\"text\"", "a.json", None),
             ("", "a.json", None),
             ("key: value", "a.yaml", None),
         ] {
             assert_eq!(TranscriptKind::detect(text.as_bytes(), uri), kind, "{text}");
         }
-        for (kind, name) in NAMES {
-            assert_eq!((TranscriptKind::from_name(name), kind.name()), (Some(kind), name));
+        for kind in TranscriptKind::ALL {
+            assert_eq!(TranscriptKind::from_name(kind.name()), Some(*kind));
         }
     }
 }

@@ -14,7 +14,10 @@
 //! | [`said`] | which messages are in files that hold messages, not traffic? |
 //! | [`kind`] | what kind of transcript are these bytes? |
 //! | [`recast`] | how do batch files, bare bodies, archives and cassettes become exchange lines? |
-//! | [`claude_code`], [`codex`] | which messages are in the logs of agents? |
+//! | [`claude_code`], [`codex`], [`mcp`] | which messages are in the logs of agents? |
+//! | [`memory`] | which facts, with which history, are in the exports of memory systems? |
+//! | [`sqlite`] | how is the canonical schema read and written? |
+//! | [`told`] | what do all these tell, in which parts? |
 //! | [`grains`] | which grains are all these messages, each once, each after what it refers to? |
 //! | [`spool`] | how does a transcript go where grains go? |
 //! | [`convert`] | how does one kind become another? |
@@ -31,12 +34,19 @@ pub mod check;
 pub mod claude_code;
 pub mod codex;
 pub mod convert;
+pub(crate) mod entry;
 pub mod grains;
 pub mod kind;
 pub mod line;
+pub mod mcp;
+pub mod memory;
+pub(crate) mod moment;
 pub mod read;
 pub mod recast;
 pub mod said;
 pub mod spool;
+pub mod sqlite;
+pub(crate) mod talk;
+pub mod told;
 pub mod traffic;
 pub mod tree;

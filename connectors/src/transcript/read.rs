@@ -9,7 +9,7 @@ use gristmill_schemas::message::ids::Position;
 
 use super::line::{FaultCode, Line, LineFault, lines};
 use super::traffic::{Node, Reading, reading, scan, visit};
-use super::tree::Tree;
+use super::tree::{Spot, Tree};
 use crate::wire::exchange::Exchange;
 use crate::wire::read::ReadContext;
 
@@ -30,11 +30,22 @@ pub struct ReadOptions<'o> {
     pub namespace: Option<&'o str>,
     /// Threads to read on; 0 for one per core.
     pub threads: usize,
+    /// What is known of the files that are read together with this one; nothing if it stands alone.
+    pub together: Option<Together<'o>>,
+}
+
+/// A file among those that are read together: a conversation that is spread over them is one.
+#[derive(Debug, Clone, Copy)]
+pub struct Together<'t> {
+    /// What the first pass saw in all of them.
+    pub tree: &'t Tree,
+    /// Which of them this is.
+    pub file: u32,
 }
 
 impl Default for ReadOptions<'_> {
     fn default() -> Self {
-        ReadOptions { fallback: Timestamp::from_micros(0), provider: None, namespace: None, threads: 0 }
+        ReadOptions { fallback: Timestamp::from_micros(0), provider: None, namespace: None, threads: 0, together: None }
     }
 }
 
@@ -67,13 +78,32 @@ pub fn read_exchanges<T: Send>(
     let all: Vec<Line> = lines(bytes).collect();
     let portions = portions(&all);
     let threads = threads(options.threads);
-    let mut tree = Tree::default();
-    in_parallel(&portions, threads, &|portion| scanned(bytes, portion, options), &mut |_, part| tree.merge(part));
-    let reader = Reader { bytes, options, tree: &tree };
+    let own;
+    let (tree, file) = match options.together {
+        Some(Together { tree, file }) => (tree, file),
+        None => {
+            own = first_pass(bytes, &portions, options, 0);
+            (&own, 0)
+        }
+    };
+    let reader = Reader { bytes, options, tree, file };
     let read = |portion: &&[Line]| -> Vec<Found<T>> { portion.iter().map(|line| reader.found(line, make)).collect() };
     in_parallel(&portions, threads, &|portion| read(&portion), &mut |portion, found| {
         portion.iter().zip(found).for_each(|(line, found)| take(line, found));
     });
+}
+
+/// The first pass over the exchange lines of file number `file`.
+pub fn survey_exchanges(bytes: &[u8], options: ReadOptions<'_>, file: u32) -> Tree {
+    let all: Vec<Line> = lines(bytes).collect();
+    first_pass(bytes, &portions(&all), options, file)
+}
+
+fn first_pass(bytes: &[u8], portions: &[&[Line]], options: ReadOptions<'_>, file: u32) -> Tree {
+    let mut tree = Tree::default();
+    let scan = |portion: &[Line]| scanned(bytes, portion, options, file);
+    in_parallel(portions, threads(options.threads), &scan, &mut |_, part| tree.merge(part));
+    tree
 }
 
 pub(super) fn threads(wanted: usize) -> usize {
@@ -122,14 +152,14 @@ pub(super) fn in_parallel<'p, T: Send>(
 }
 
 /// What the first pass sees in a portion. Lines that can't be read are told by the second.
-fn scanned(bytes: &[u8], portion: &[Line], options: ReadOptions) -> Tree {
+fn scanned(bytes: &[u8], portion: &[Line], options: ReadOptions, file: u32) -> Tree {
     let mut tree = Tree::default();
     for line in portion {
         let Ok(json) = line.json(bytes) else { continue };
         let Some(exchange) = Exchange::of(&json, options.provider) else { continue };
         if let Reading::Known(adapter) = reading(&exchange) {
             let (marks, time) = scan(adapter, &exchange, &conversation_name(&json), options.fallback);
-            tree.note(&marks, time, digest(bytes, line), line.number);
+            tree.note(&marks, time, digest(bytes, line), Spot { file, line: line.number });
         }
     }
     tree
@@ -151,6 +181,7 @@ struct Reader<'r> {
     bytes: &'r [u8],
     options: ReadOptions<'r>,
     tree: &'r Tree,
+    file: u32,
 }
 
 impl Reader<'_> {
@@ -174,7 +205,8 @@ impl Reader<'_> {
                 let context = ReadContext { time, first_seen: Some(&first_seen), session };
                 let mut made = Vec::new();
                 visit(adapter, &exchange, &conversation_name(&json), &context, &mut |node| {
-                    if self.tree.counts(&node.position, node.sight, line.number) {
+                    let at = Spot { file: self.file, line: line.number };
+                    if self.tree.counts(&node.position, node.sight, at) {
                         made.push(make(node));
                     }
                 });

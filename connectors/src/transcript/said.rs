@@ -11,15 +11,13 @@ use gristmill_schemas::cmf::canonical::{Identity, to_canonical};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, GrainType, Mode as GrainMode, Payload};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::decode::{Mode, decode_message};
-use gristmill_schemas::message::grains::message_of_event;
+use gristmill_schemas::message::grains::{message_of_event, token_usage_of};
 use gristmill_schemas::message::ids::{Position, Thread, session_id};
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, Timestamp};
 use gristmill_schemas::sign::Delivery;
 
-use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault, lines};
-use super::{claude_code, codex};
 
 /// The member of metadata that tells why an answer ended.
 pub const STOP_REASON: &str = "stop_reason";
@@ -45,22 +43,6 @@ pub struct Said {
 
 /// The messages of a file, in its order, and the lines that hold none.
 pub type Messages = (Vec<Said>, Vec<LineFault>);
-
-/// The messages of a transcript that holds messages; traffic has none until it is read as such. What tells no time was said at `time`.
-pub fn messages(bytes: &[u8], kind: TranscriptKind, time: Timestamp) -> Messages {
-    match kind {
-        TranscriptKind::Messages => canonical_lines(bytes),
-        TranscriptKind::Cmf => cmf_lines(bytes, time),
-        TranscriptKind::GrainLines => grain_lines(bytes),
-        TranscriptKind::ClaudeCode => claude_code::session(bytes, time),
-        TranscriptKind::Codex => codex::session(bytes, time),
-        TranscriptKind::Exchanges
-        | TranscriptKind::Batch
-        | TranscriptKind::Bodies
-        | TranscriptKind::Har
-        | TranscriptKind::Cassette => (Vec::new(), Vec::new()),
-    }
-}
 
 /// Canonical messages, one a line.
 pub fn canonical_lines(bytes: &[u8]) -> Messages {
@@ -145,16 +127,6 @@ fn decode_hex(digits: &str) -> Option<Vec<u8>> {
     pairs.map(byte).collect()
 }
 
-fn token_usage(counts: &Json) -> TokenUsage {
-    let count = |names: [&str; 2]| names.iter().find_map(|name| counts.get(name)?.as_u64()).unwrap_or(0);
-    TokenUsage {
-        input_tokens: count(["input_tokens", "prompt_tokens"]),
-        output_tokens: count(["output_tokens", "completion_tokens"]),
-        cached_input_tokens: count(["cached_input_tokens", "cache_read_tokens"]),
-        cache_creation_input_tokens: count(["cache_creation_input_tokens", "cache_creation_tokens"]),
-    }
-}
-
 fn each_line(bytes: &[u8], mut read: impl FnMut(&Json, &Line) -> Result<Option<Message<'static>>, String>) -> Messages {
     let mut walk = Walk::default();
     let (mut said, mut faults) = (Vec::new(), Vec::new());
@@ -162,10 +134,7 @@ fn each_line(bytes: &[u8], mut read: impl FnMut(&Json, &Line) -> Result<Option<M
         let message =
             line.json(bytes).and_then(|json| read(&json, &line).map_err(|why| line.fault(FaultCode::Shape, why)));
         match message {
-            Ok(Some(message)) => {
-                let before = walk.sessions.get(&*message.session_id).cloned();
-                said.push(walk.step(message, before, line));
-            }
+            Ok(Some(message)) => said.push(walk.follow(message, line)),
             Ok(None) => {}
             Err(fault) => faults.push(fault),
         }
@@ -175,7 +144,7 @@ fn each_line(bytes: &[u8], mut read: impl FnMut(&Json, &Line) -> Result<Option<M
 
 /// Walks along conversations.
 #[derive(Default)]
-pub(super) struct Walk {
+pub(in crate::transcript) struct Walk {
     /// The last place of each session.
     sessions: HashMap<String, (Option<Thread>, Position)>,
     by_address: HashMap<String, (Option<Thread>, Position)>,
@@ -192,17 +161,31 @@ impl Walk {
             self.by_address.insert(address, (self.last.clone(), said.position));
         }
         said.stop_reason = event.get("stop_reason").and_then(Json::as_str).and_then(StopReason::from_text);
-        said.usage = event.get("token_usage").map(token_usage).or(said.usage);
+        said.usage = event.get("token_usage").map(token_usage_of).or(said.usage);
+        said
+    }
+
+    /// Steps to the next message of its session.
+    pub(in crate::transcript) fn follow(&mut self, message: Message<'static>, line: Line) -> Said {
+        let before = self.sessions.get(&*message.session_id).cloned();
+        self.step(message, before, line)
+    }
+
+    /// Steps to `message`, which follows the message that was marked `parent`, and marks it `mark`.
+    pub(in crate::transcript) fn follow_marked(
+        &mut self,
+        message: Message<'static>,
+        (mark, parent): (String, Option<&str>),
+        line: Line,
+    ) -> Said {
+        let before = parent.and_then(|parent| self.by_address.get(parent).cloned());
+        let said = self.step(message, before, line);
+        self.by_address.insert(mark, (self.last.clone(), said.position));
         said
     }
 
     /// Steps from `before` (the start of a conversation, if there is none) to `message`.
-    pub(super) fn step(
-        &mut self,
-        mut message: Message<'static>,
-        before: Option<(Option<Thread>, Position)>,
-        line: Line,
-    ) -> Said {
+    fn step(&mut self, mut message: Message<'static>, before: Option<(Option<Thread>, Position)>, line: Line) -> Said {
         let (thread, parent) = match before {
             Some((thread, position)) => (thread, Some(position)),
             None => (None, None),
@@ -215,7 +198,7 @@ impl Walk {
         let extra = &mut message.metadata.unknown_fields;
         let reason = extra.remove(STOP_REASON);
         let stop_reason = reason.as_ref().and_then(Json::as_str).and_then(StopReason::from_text);
-        let usage = extra.remove(TOKEN_USAGE).as_ref().map(token_usage);
+        let usage = extra.remove(TOKEN_USAGE).as_ref().map(token_usage_of);
         let usage = usage.or_else(|| message.metadata.usage.as_ref().map(TokenUsage::of));
         self.sessions.insert(message.session_id.to_string(), (Some(thread.clone()), position));
         self.last = Some(thread);

@@ -1,47 +1,133 @@
 //! A transcript as a file of frames, for whoever takes grains in.
 
+use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 
-use gristmill_schemas::container::{FRAME_END, write_frame};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::container::{FRAME_END, IndexState, write_frame};
 use tempfile::NamedTempFile;
 
-use super::grains::{GrainOutput, grains_of};
+use super::grains::{GrainOutput, Linker, grains_of, grains_together};
 use super::kind::TranscriptKind;
-use super::line::LineFault;
+use super::line::{FaultCode, Line, LineFault};
 use super::read::ReadOptions;
+use super::told::Made;
 use crate::ConnectorError;
 use crate::source::SourceBytes;
 
-/// The grains of a transcript in a temporary file of frames, which lives as long as its bytes are used; and the lines that couldn't be
-/// read.
+/// A transcript as grains.
+#[derive(Debug)]
+pub struct Spooled {
+    /// The grains, in a temporary file of frames that lives as long as its bytes are used.
+    pub frames: SourceBytes,
+    /// How many they are.
+    pub grains: u64,
+    /// The lines that couldn't be read, by their numbers.
+    pub faults: Vec<LineFault>,
+    /// What grains take the place of others: each with those whose place it takes.
+    pub supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
+    /// Grains that stopped being current although nothing took their place.
+    pub states: Vec<(ContentAddress, IndexState)>,
+}
+
+/// The grains of a transcript, and what isn't in any blob.
 ///
 /// # Errors
 /// [`ConnectorError::Io`] if the temporary file can't be written.
-pub fn frames_of(
+pub fn frames_of(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>) -> Result<Spooled, ConnectorError> {
+    spooled(&mut |tell| _ = grains_of(bytes, kind, options, tell))
+}
+
+/// [`frames_of`] traffic that is read together with other files, which the options name; `linker` has read those before it. With the
+/// `last` of them comes what still waited for a message that isn't there.
+///
+/// # Errors
+/// [`ConnectorError::Io`] if the temporary file can't be written.
+pub fn frames_together(
     bytes: &[u8],
     kind: TranscriptKind,
     options: ReadOptions<'_>,
-) -> Result<(SourceBytes, Vec<LineFault>), ConnectorError> {
+    linker: &mut Linker,
+    last: bool,
+) -> Result<Spooled, ConnectorError> {
+    spooled(&mut |tell| {
+        grains_together(bytes, kind, options, linker, tell);
+        if last {
+            linker.finish(tell);
+        }
+    })
+}
+
+/// Who takes grains.
+type Tell<'t> = dyn FnMut(GrainOutput<'_>) + 't;
+
+/// Spools what `read` tells.
+fn spooled(read: &mut dyn FnMut(&mut Tell<'_>)) -> Result<Spooled, ConnectorError> {
     let spool = NamedTempFile::with_prefix("gristmill-transcript-");
     let spool = spool.map_err(ConnectorError::io("can't create a file in", std::env::temp_dir()))?;
-    let mut out = BufWriter::with_capacity(1 << 18, spool.as_file());
-    let (mut faults, mut failed, mut frame) = (Vec::new(), None, Vec::new());
-    grains_of(bytes, kind, options, &mut |output| match output {
-        GrainOutput::Fault(fault) => faults.push(fault),
-        GrainOutput::Grain(line, grain) => {
-            frame.clear();
-            match write_frame(&grain.blob, &mut frame) {
-                Ok(()) if failed.is_none() => failed = out.write_all(&frame).err(),
-                Ok(()) => {}
-                Err(error) => faults.push(line.fault(super::line::FaultCode::Grain(error.code), error.to_string())),
-            }
-        }
-    });
+    let file = spool.as_file().try_clone().map_err(ConnectorError::io("can't write", spool.path()))?;
+    let mut writer = Writer::new(BufWriter::with_capacity(1 << 18, file));
+    read(&mut |output| writer.take(output));
+    let Writer { mut out, failed, mut faults, supersessions, states, grains, .. } = writer;
     let ended = failed.map_or(Ok(()), Err).and_then(|()| out.write_all(&FRAME_END)).and_then(|()| out.flush());
-    drop(out);
     ended.map_err(ConnectorError::io("can't write", spool.path()))?;
     faults.sort_by_key(|fault| fault.number);
-    Ok((SourceBytes::map_spooled(spool.into_temp_path())?, faults))
+    let frames = SourceBytes::map_spooled(spool.into_temp_path())?;
+    Ok(Spooled { frames, grains, faults, supersessions, states })
+}
+
+/// Writes frames; after an error there are no more.
+struct Writer<W> {
+    out: W,
+    frame: Vec<u8>,
+    failed: Option<std::io::Error>,
+    grains: u64,
+    faults: Vec<LineFault>,
+    supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
+    states: Vec<(ContentAddress, IndexState)>,
+}
+
+impl<W: Write> Writer<W> {
+    fn new(out: W) -> Self {
+        Writer {
+            out,
+            frame: Vec::new(),
+            failed: None,
+            grains: 0,
+            faults: Vec::new(),
+            supersessions: HashMap::new(),
+            states: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, output: GrainOutput<'_>) {
+        match output {
+            GrainOutput::Fault(fault) => self.faults.push(fault),
+            GrainOutput::Grain(line, grain) => self.write(line, &grain.blob),
+            GrainOutput::Made(Made { line, grain, supersedes, ended }) => {
+                self.write(&line, &grain.blob);
+                if !supersedes.is_empty() {
+                    self.supersessions.insert(grain.address, supersedes);
+                }
+                if ended.is_some() {
+                    let state = IndexState { system_valid_to: ended, ..IndexState::default() };
+                    self.states.push((grain.address, state));
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, line: &Line, blob: &[u8]) {
+        self.frame.clear();
+        match write_frame(blob, &mut self.frame) {
+            Ok(()) if self.failed.is_none() => {
+                self.grains += 1;
+                self.failed = self.out.write_all(&self.frame).err();
+            }
+            Ok(()) => {}
+            Err(error) => self.faults.push(line.fault(FaultCode::Grain(error.code), error.to_string())),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -53,7 +139,8 @@ mod tests {
     #[test]
     fn a_transcript_is_a_stream_of_frames_and_its_broken_lines() {
         let text = "oops\n{\"provider\":\"x\",\"endpoint\":\"y\",\"request\":{\"a\":1}}";
-        let (frames, faults) = frames_of(text.as_bytes(), TranscriptKind::Exchanges, ReadOptions::default()).unwrap();
+        let Spooled { frames, faults, .. } =
+            frames_of(text.as_bytes(), TranscriptKind::Exchanges, ReadOptions::default()).unwrap();
         let Ok(Frame::Grain(grain)) = next_frame(&frames) else { panic!("no grain") };
         assert_eq!((frames[4 + grain.len()..].len(), faults.len()), (4, 1));
     }

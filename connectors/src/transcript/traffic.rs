@@ -64,7 +64,7 @@ pub fn reading<'e>(exchange: &Exchange<'e>) -> Reading<'e> {
         return Reading::Opaque("not a request of this dialect");
     }
     match &exchange.response {
-        ResponseBody::Json(body) if !adapter.is_response(body) && adapter.read_error(body).is_none() => {
+        ResponseBody::Json(body) if !adapter.is_response(body) && adapter.errors().read(body).is_none() => {
             Reading::Opaque("not a response of this dialect")
         }
         ResponseBody::None if exchange.request.is_none() => Reading::Opaque("no body"),

@@ -16,7 +16,16 @@ struct Seen {
     sight: Sight,
     micros: i64,
     digest: u64,
-    line: u64,
+    at: Spot,
+}
+
+/// A line of one of the files that are read together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spot {
+    /// Which file; 0 if there is only one.
+    pub file: u32,
+    /// The line, counted from 1.
+    pub line: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +34,10 @@ struct Place {
     best: Seen,
 }
 
-/// All places that were seen; 80 bytes each.
+/// Bytes that a place takes, here and where messages get their addresses, roughly.
+pub const PLACE_BYTES: usize = 256;
+
+/// All places that were seen; [`PLACE_BYTES`] each.
 #[derive(Debug, Default)]
 pub struct Tree {
     places: HashMap<[u8; 32], Place>,
@@ -33,9 +45,9 @@ pub struct Tree {
 
 impl Tree {
     /// Takes down the sights of one line: where, when, and a digest of the line's bytes.
-    pub fn note(&mut self, marks: &[Mark], time: Timestamp, digest: u64, line: u64) {
+    pub fn note(&mut self, marks: &[Mark], time: Timestamp, digest: u64, at: Spot) {
         for mark in marks {
-            let seen = Seen { sight: mark.sight, micros: time.micros(), digest, line };
+            let seen = Seen { sight: mark.sight, micros: time.micros(), digest, at };
             let place = self.places.entry(*mark.position.digest());
             let place = place.or_insert(Place { first_micros: seen.micros, best: seen });
             place.first_micros = place.first_micros.min(seen.micros);
@@ -57,9 +69,14 @@ impl Tree {
         self.places.get(position.digest()).map(|place| Timestamp::from_micros(place.first_micros))
     }
 
-    /// True if the sight on `line` is the one that counts.
-    pub fn counts(&self, position: &Position, sight: Sight, line: u64) -> bool {
-        self.places.get(position.digest()).is_some_and(|place| place.best.sight == sight && place.best.line == line)
+    /// True if the sight at that spot is the one that counts.
+    pub fn counts(&self, position: &Position, sight: Sight, at: Spot) -> bool {
+        self.places.get(position.digest()).is_some_and(|place| place.best.sight == sight && place.best.at == at)
+    }
+
+    /// When the first of all messages was first seen; files are put in this order.
+    pub fn begins(&self) -> Option<Timestamp> {
+        self.places.values().map(|place| place.first_micros).min().map(Timestamp::from_micros)
     }
 
     /// How many messages there are.
@@ -92,11 +109,12 @@ mod tests {
             for index in 0..notes.len() {
                 let (sight, seconds, digest, line) = notes[(index + turn) % notes.len()];
                 let mut part = Tree::default();
-                part.note(&[mark("a", sight)], at(seconds), digest, line);
+                part.note(&[mark("a", sight)], at(seconds), digest, Spot { file: 0, line });
                 tree.merge(part);
             }
             assert_eq!(tree.first_seen(&position), Some(at(5)));
-            assert!(tree.counts(&position, Sight::Answer, 4) && !tree.counts(&position, Sight::Answer, 3));
+            let counts = |line| tree.counts(&position, Sight::Answer, Spot { file: 0, line });
+            assert!(counts(4) && !counts(3));
             assert_eq!(tree.len(), 1);
         }
     }

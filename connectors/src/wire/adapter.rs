@@ -9,7 +9,7 @@ use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::stream::Assembler;
 
-use super::error::{ErrorClass, ErrorReport};
+use super::error::ErrorForm;
 use super::framing::Frame;
 use super::place::Place;
 use super::read::Reader;
@@ -98,14 +98,8 @@ pub trait Adapter: Send + Sync + fmt::Debug {
     /// Writes a response; choice number `n` is unit number `n`.
     fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m>;
 
-    /// What an error body says; `None` if `body` isn't one.
-    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>>;
-
-    /// Writes an error body.
-    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m>;
-
-    /// The class of an error by its body, where the body says more than the status.
-    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass>;
+    /// How the provider tells of failures.
+    fn errors(&self) -> &'static dyn ErrorForm;
 
     /// Folds the events of a stream into a body.
     fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f>;

@@ -34,6 +34,7 @@ pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
         r#"{"service_tier":"default","system_fingerprint":null,"choices":[{"logprobs":null}],"usage":{"prompt_tokens_details":{"audio_tokens":0},
         "completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#,
     ),
+    extras: None,
 });
 
 /// The same on Azure, which filters content and says so.
@@ -51,6 +52,7 @@ static AZURE_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
         "usage":{"prompt_tokens_details":{"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,
         "accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#,
     ),
+    extras: None,
 });
 
 /// Mistral, whose thoughts are parts of the content and whose ids of calls are short.
@@ -61,6 +63,7 @@ static MISTRAL_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
     numbered_calls: true,
     short_call_ids: true,
     usual: Usual::new(BARE),
+    extras: None,
 });
 
 /// OpenAI's Responses endpoint.
@@ -143,6 +146,7 @@ const fn chat(key: &'static str, reasoning: Reasoning, numbered_calls: bool, usu
         numbered_calls,
         short_call_ids: false,
         usual: Usual::new(usual),
+        extras: None,
     })
 }
 
@@ -214,7 +218,7 @@ fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: Trust) -> bool {
     let request = exchange.request.map(|body| adapter.is_request(body));
     let answers = |body: &Json| {
         let failed = request == Some(true) && trust != Trust::None;
-        adapter.is_response(body) || (failed && adapter.read_error(body).is_some())
+        adapter.is_response(body) || (failed && adapter.errors().read(body).is_some())
     };
     let response = match &exchange.response {
         ResponseBody::None => None,

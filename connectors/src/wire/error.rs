@@ -91,16 +91,28 @@ impl ErrorReport<'_> {
     }
 }
 
+/// How a provider, or a family of them, tells of failures.
+pub trait ErrorForm: Send + Sync {
+    /// What an error body says; `None` if `body` isn't one.
+    fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>>;
+
+    /// Writes an error body.
+    fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m>;
+
+    /// The class of an error by its body, where the body says more than the status.
+    fn class(&self, report: &ErrorReport) -> Option<ErrorClass>;
+}
+
 /// The class of a failure with that status and report: the body's word, else the status's.
 pub fn classify(adapter: Option<&dyn Adapter>, status: Option<u16>, report: Option<&ErrorReport>) -> ErrorClass {
-    let by_body = adapter.zip(report).and_then(|(adapter, report)| adapter.error_class(report));
+    let by_body = adapter.zip(report).and_then(|(adapter, report)| adapter.errors().class(report));
     by_body.or_else(|| status.map(ErrorClass::of_status)).unwrap_or(ErrorClass::Other)
 }
 
 /// Reads an error body and keeps its residual; `None` if it isn't one.
 pub fn read_error<'j>(adapter: &dyn Adapter, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-    let mut report = adapter.read_error(body)?;
-    let residual = raw::residual(&adapter.write_error(&report), &body.reborrow());
+    let mut report = adapter.errors().read(body)?;
+    let residual = raw::residual(&adapter.errors().write(&report), &body.reborrow());
     for (name, value) in residual.into_iter().flatten() {
         raw::keep(&mut report.provider_raw, adapter.key(), name, value);
     }
@@ -110,5 +122,5 @@ pub fn read_error<'j>(adapter: &dyn Adapter, body: &'j Json<'j>) -> Option<Error
 /// Writes an error body; one that was read from the same provider comes out as it went in.
 pub fn write_error<'m>(adapter: &dyn Adapter, report: &'m ErrorReport<'m>) -> Json<'m> {
     let part = raw::part(report.provider_raw.as_ref(), adapter.key());
-    raw::restore(adapter.write_error(report), part).unwrap_or_else(|(projection, _)| projection)
+    raw::restore(adapter.errors().write(report), part).unwrap_or_else(|(projection, _)| projection)
 }

@@ -89,7 +89,7 @@ impl<'a> Exchange<'a> {
         Some(Exchange::named(json, provider, json.get("endpoint").and_then(Json::as_str).unwrap_or_default()))
     }
 
-    fn named(json: &'a Json<'a>, provider: &'a str, endpoint: &'a str) -> Self {
+    pub(crate) fn named(json: &'a Json<'a>, provider: &'a str, endpoint: &'a str) -> Self {
         let text = |key| json.get(key).and_then(Json::as_str);
         let present = |key| json.get(key).filter(|value| !value.is_null());
         let date = present("response_headers").and_then(|headers| headers.get("date")).and_then(Json::as_str);

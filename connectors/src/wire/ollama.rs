@@ -13,7 +13,7 @@ use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
 use super::adapter::{Adapter, Folded, Unreadable, Written};
-use super::error::{ErrorClass, ErrorReport};
+use super::error::{ErrorClass, ErrorForm, ErrorReport};
 use super::framing::Frame;
 use super::members::{append_text, count, items, object, present, settle, strings, text};
 use super::place::Place;
@@ -156,18 +156,8 @@ impl Adapter for Ollama {
         Written { body: Json::Object(body), places }
     }
 
-    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-        let message = text(body, "error")?;
-        Some(ErrorReport { message: Some(message), ..ErrorReport::default() })
-    }
-
-    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        let message = report.message.as_deref().map_or(Json::Null, Json::from);
-        Json::Object(object("error", message))
-    }
-
-    fn error_class(&self, _report: &ErrorReport) -> Option<ErrorClass> {
-        None
+    fn errors(&self) -> &'static dyn ErrorForm {
+        &Errors
     }
 
     /// Texts grow, calls gather, everything else is as the last event has it.
@@ -189,6 +179,25 @@ impl Adapter for Ollama {
             body.insert("message", message);
         }
         Folded { body: Json::Object(body), complete, error }
+    }
+}
+
+/// One text.
+struct Errors;
+
+impl ErrorForm for Errors {
+    fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+        let message = text(body, "error")?;
+        Some(ErrorReport { message: Some(message), ..ErrorReport::default() })
+    }
+
+    fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
+        let message = report.message.as_deref().map_or(Json::Null, Json::from);
+        Json::Object(object("error", message))
+    }
+
+    fn class(&self, _report: &ErrorReport) -> Option<ErrorClass> {
+        None
     }
 }
 

@@ -1,122 +1,71 @@
 //! OpenRouter: the OpenAI dialect and what an aggregator adds to it.
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::Message;
 use gristmill_schemas::message::capability::Capabilities;
-use gristmill_schemas::message::request::{Request, Response};
+use gristmill_schemas::message::request::Request;
 
-use super::adapter::{Adapter, Folded, Follower, SendHints, Unreadable, Written};
-use super::error::{ErrorClass, ErrorReport};
-use super::framing::Frame;
-use super::openai_chat::{Dialect, OpenAiChat, Reasoning};
-use super::read::Reader;
+use super::adapter::SendHints;
+use super::error::{ErrorClass, ErrorForm, ErrorReport};
+use super::openai_chat::{Dialect, Extras, OpenAiChat, Reasoning, errors};
 use super::usual::Usual;
-use super::write::Writer;
-
-/// The adapter.
-#[derive(Debug)]
-pub struct OpenRouter {
-    chat: OpenAiChat,
-}
 
 /// OpenRouter's chat endpoint.
-pub static CHAT: OpenRouter = OpenRouter {
-    chat: OpenAiChat::new(Dialect {
-        key: "openrouter/chat",
-        reasoning: Reasoning::Details,
-        max_tokens: "max_completion_tokens",
-        numbered_calls: true,
-        short_call_ids: false,
-        usual: Usual::new(
-            r#"{"system_fingerprint":null,"choices":[{"logprobs":null}],"usage":{"is_byok":false,"prompt_tokens_details":{"cache_write_tokens":0,
+pub static CHAT: OpenAiChat = OpenAiChat::new(Dialect {
+    key: "openrouter/chat",
+    reasoning: Reasoning::Details,
+    max_tokens: "max_completion_tokens",
+    numbered_calls: true,
+    short_call_ids: false,
+    usual: Usual::new(
+        r#"{"system_fingerprint":null,"choices":[{"logprobs":null}],"usage":{"is_byok":false,"prompt_tokens_details":{"cache_write_tokens":0,
             "audio_tokens":0,"video_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"image_tokens":0,"audio_tokens":0}}}"#,
-        ),
-    }),
+    ),
+    extras: Some(&EXTRAS),
+});
+
+/// What a model can do depends on the upstream; without its catalog entry little is promised.
+static EXTRAS: Extras = Extras {
+    capabilities: Capabilities {
+        supports_images: false,
+        max_context_tokens: 8_192,
+        max_output_tokens: 4_096,
+        accepted_image_media_types: &[],
+        ..Capabilities::UNDECLARED
+    },
+    errors: &Errors,
+    send_hints,
 };
 
 /// Families of upstream models whose caches want explicit markers.
 const EXPLICIT_CACHES: [&str; 3] = ["anthropic/", "google/", "qwen/"];
 
-impl Adapter for OpenRouter {
-    fn key(&self) -> &'static str {
-        self.chat.key()
+/// OpenAI's form, but codes are HTTP statuses, the upstream's where it is known.
+struct Errors;
+
+impl ErrorForm for Errors {
+    fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+        errors::Errors.read(body)
     }
 
-    /// What a model can do depends on the upstream; without its catalog entry little is promised.
-    fn capabilities(&self, _model: &str) -> Capabilities {
-        Capabilities {
-            supports_images: false,
-            max_context_tokens: 8_192,
-            max_output_tokens: 4_096,
-            accepted_image_media_types: &[],
-            ..Capabilities::UNDECLARED
-        }
+    fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
+        errors::Errors.write(report)
     }
 
-    fn is_request(&self, body: &Json) -> bool {
-        self.chat.is_request(body)
-    }
-
-    fn is_response(&self, body: &Json) -> bool {
-        self.chat.is_response(body)
-    }
-
-    fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
-        self.chat.read_request(body, reader)
-    }
-
-    fn write_request<'m>(&self, request: &'m Request<'m>, writer: &mut Writer<'_>) -> Written<'m> {
-        self.chat.write_request(request, writer)
-    }
-
-    fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
-        self.chat.read_response(body, reader)
-    }
-
-    fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {
-        self.chat.write_response(response, writer)
-    }
-
-    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-        self.chat.read_error(body)
-    }
-
-    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        self.chat.write_error(report)
-    }
-
-    /// Codes are HTTP statuses here, the upstream's where it is known.
-    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
+    fn class(&self, report: &ErrorReport) -> Option<ErrorClass> {
         let status = report.code.as_ref().and_then(Json::as_u64).and_then(|code| u16::try_from(code).ok());
-        self.chat.error_class(report).or_else(|| status.map(ErrorClass::of_status))
+        errors::Errors.class(report).or_else(|| status.map(ErrorClass::of_status))
     }
+}
 
-    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
-        self.chat.fold(frames)
-    }
-
-    fn follow(&self) -> Option<Box<dyn Follower>> {
-        self.chat.follow()
-    }
-
-    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
-        self.chat.group(messages)
-    }
-
-    /// Fallbacks to other upstreams are allowed; instructions are marked for caches that want it.
-    fn send_hints(&self, body: &mut Json, request: &Request, hints: &SendHints) {
-        let Json::Object(body) = body else { return };
-        let provider: Object = [("allow_fallbacks", true)].into_iter().collect();
-        body.insert("provider", provider);
-        let model = body.get("model").and_then(Json::as_str).unwrap_or_default();
-        let explicit = EXPLICIT_CACHES.iter().any(|family| model.starts_with(family));
-        if explicit && hints.cache_read_priced {
-            mark_instructions(body, request);
-        }
-    }
-
-    fn call_id(&self, canonical: &str) -> String {
-        self.chat.call_id(canonical)
+/// Fallbacks to other upstreams are allowed; instructions are marked for caches that want it.
+fn send_hints(body: &mut Json, request: &Request, hints: &SendHints) {
+    let Json::Object(body) = body else { return };
+    let provider: Object = [("allow_fallbacks", true)].into_iter().collect();
+    body.insert("provider", provider);
+    let model = body.get("model").and_then(Json::as_str).unwrap_or_default();
+    let explicit = EXPLICIT_CACHES.iter().any(|family| model.starts_with(family));
+    if explicit && hints.cache_read_priced {
+        mark_instructions(body, request);
     }
 }
 

@@ -5,12 +5,14 @@
 //! | `rows` | which grains are in a batch of rows, and are they still what their addresses say? |
 //! | `container` | how do rows become `.mg` files, sorted and split? |
 //! | `stream` | how do they become frames, JSON lines or Parquet, in one pass? |
+//! | `messages` | how do their conversations become a SQLite database, or exchanges with a provider? |
 //! | `output` | how does a file appear all at once, or not at all? |
 //!
 //! Rows come as a stream, from [`Lake::scan`] or from a query. Every blob is hashed once more on its way out; a grain that
 //! came in an envelope goes out in it.
 
 mod container;
+mod messages;
 mod output;
 mod rows;
 mod stream;
@@ -21,9 +23,11 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
+use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::container::Codec;
 use gristmill_schemas::grain::Field;
+use gristmill_schemas::message::price::PriceTable;
 use serde::Serialize;
 
 use crate::error::{Context, EngineError, Result};
@@ -41,6 +45,10 @@ pub enum ExportFormat {
     JsonLines,
     /// The rows themselves.
     Parquet,
+    /// A SQLite database of their messages.
+    Sqlite,
+    /// Their conversations as requests and responses, a branch a line.
+    Exchanges,
 }
 
 impl ExportFormat {
@@ -75,6 +83,10 @@ pub struct ExportOptions {
     pub split: Option<u64>,
     /// Threads to work on; 0 for one per core.
     pub threads: usize,
+    /// Whose form exchanges are written in; that of the provider who answered last if not named.
+    pub provider: Option<&'static dyn Adapter>,
+    /// What tokens cost.
+    pub prices: PriceTable,
 }
 
 /// The result of an export.
@@ -129,6 +141,8 @@ pub async fn export(
         ExportFormat::Frames => Box::new(stream::FrameSink::new(options)?),
         ExportFormat::JsonLines => Box::new(stream::JsonSink::new(options)?),
         ExportFormat::Parquet => Box::new(stream::ParquetSink::new(options)?),
+        ExportFormat::Sqlite => Box::new(messages::SqliteSink::new(options)?),
+        ExportFormat::Exchanges => Box::new(messages::ExchangeSink::new(options)?),
     };
     while let Some(batch) = rows.next().await {
         if progress.is_stopped() {

@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
+use gristmill_connectors::transcript::grains::Linker;
+use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::line::LineFault;
-use gristmill_connectors::transcript::read::ReadOptions;
-use gristmill_connectors::transcript::spool::frames_of;
+use gristmill_connectors::transcript::read::{ReadOptions, Together};
+use gristmill_connectors::transcript::spool::{Spooled, frames_of, frames_together};
+use gristmill_connectors::transcript::tree::Tree;
 use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH};
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::message::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::morsel::{Admitted, Content};
+use super::morsel::{Admitted, Beside, Content};
+use super::together::Turn;
 use crate::error::{Context, Result};
 use crate::lake::{Ledger, Progress};
 
@@ -68,16 +72,33 @@ const REJECT_BYTES: usize = 1 << 20;
 const HASH_CHUNK: usize = 256 << 10;
 
 impl Door {
-    /// Fetches `source` and decides.
-    pub(super) async fn admit(self, source: Source) -> Result<Admission> {
+    /// Fetches `source` and decides; with its `turn` if it is read together with others.
+    pub(super) async fn admit(self, source: Source, turn: Option<Turn>) -> Result<Admission> {
         let bytes = fetch(&source).await?;
-        tokio::task::spawn_blocking(move || self.judge(source, bytes)).await.file("can't read", "a source")?
+        let Some(Turn { kind, digests, tree, file, linker, next }) = turn else {
+            let judge = move || self.judge(source, bytes);
+            return tokio::task::spawn_blocking(judge).await.file("can't read", "a source")?;
+        };
+        // If the file before failed there is no run any more that could miss what it had to tell.
+        let mut linker = linker.await.unwrap_or_default();
+        let judge = move || {
+            let linked = self.judge_linked(source, bytes, (kind, digests), (&tree, file), &mut linker, next.is_none());
+            // The next one may be gone with the run.
+            next.into_iter().for_each(|next| _ = next.send(std::mem::take(&mut linker)));
+            linked
+        };
+        tokio::task::spawn_blocking(judge).await.file("can't read", "a source")?
+    }
+
+    /// The kind of a source: the one that the user named, else the one that it shows.
+    pub(super) fn kind_of(&self, bytes: &[u8], uri: &str) -> Option<SourceKind> {
+        self.kind.or_else(|| SourceKind::detect(bytes, uri))
     }
 
     fn judge(&self, source: Source, bytes: SourceBytes) -> Result<Admission> {
         let uri = source.uri;
         let length = bytes.len() as u64;
-        let Some(kind) = self.kind.or_else(|| SourceKind::detect(&bytes, &uri)) else {
+        let Some(kind) = self.kind_of(&bytes, &uri) else {
             return Ok(Admission::OfNoKind { uri, length });
         };
         let digests = Digests::of(&bytes, kind);
@@ -87,7 +108,6 @@ impl Door {
             Some(Progress::Next(next)) => next,
             None => 0,
         };
-        let mut refused = Vec::new();
         let content = match kind {
             SourceKind::Container => match self.open(bytes, &digests) {
                 Ok(container) => Content::Container(container),
@@ -96,15 +116,45 @@ impl Door {
             SourceKind::Frames => Content::Frames(bytes),
             SourceKind::Blob => Content::Blob(bytes),
             SourceKind::Transcript(kind) => {
-                let fallback = Timestamp::from_millis(source.modified.unwrap_or(0));
-                let options = ReadOptions { fallback, threads: self.threads, ..ReadOptions::default() };
-                let (frames, faults) = frames_of(&bytes, kind, options)?;
-                refused = faults.iter().map(|fault| self.refused_line(&uri, &digests.id, fault, &bytes)).collect();
-                Content::Frames(frames)
+                let spooled = frames_of(&bytes, kind, self.options(source.modified))?;
+                return Ok(self.grant(uri, digests.id, spooled, &bytes, next));
             }
         };
-        let admitted = Admitted { id: digests.id, uri, content, refused };
+        let admitted = Admitted { id: digests.id, uri, content, beside: Beside::default() };
         Ok(Admission::Granted { source: Arc::new(admitted), next })
+    }
+
+    /// [`Door::judge`] of a file that is read together with others. One that is known has nothing new to say but what waited for it; one
+    /// that was begun begins again, because which of its grains come first depends on the others.
+    fn judge_linked(
+        &self,
+        source: Source,
+        bytes: SourceBytes,
+        (kind, digests): (TranscriptKind, Digests),
+        (tree, file): (&Tree, u32),
+        linker: &mut Linker,
+        last: bool,
+    ) -> Result<Admission> {
+        let options = ReadOptions { together: Some(Together { tree, file }), ..self.options(source.modified) };
+        linker.quiet = self.ledger.progress(&digests.id) == Some(Progress::Complete);
+        let spooled = frames_together(&bytes, kind, options, linker, last)?;
+        if linker.quiet && spooled.grains == 0 {
+            return Ok(Admission::Known { length: bytes.len() as u64 });
+        }
+        Ok(self.grant(source.uri, digests.id, spooled, &bytes, 0))
+    }
+
+    fn options(&self, modified: Option<i64>) -> ReadOptions<'static> {
+        let fallback = Timestamp::from_millis(modified.unwrap_or(0));
+        ReadOptions { fallback, threads: self.threads, ..ReadOptions::default() }
+    }
+
+    /// A transcript whose grains are there.
+    fn grant(&self, uri: String, id: String, spooled: Spooled, bytes: &[u8], next: u64) -> Admission {
+        let refused = spooled.faults.iter().map(|fault| self.refused_line(&uri, &id, fault, bytes)).collect();
+        let beside = Beside { refused, supersessions: spooled.supersessions, states: spooled.states };
+        let admitted = Admitted { id, uri, content: Content::Frames(spooled.frames), beside };
+        Admission::Granted { source: Arc::new(admitted), next }
     }
 
     fn refused_line(&self, uri: &str, id: &str, fault: &LineFault, bytes: &[u8]) -> RejectRow {
@@ -160,16 +210,16 @@ pub(crate) fn footer_differs(length: usize) -> GrainError {
 }
 
 /// The hashes of a source.
-struct Digests {
+pub(super) struct Digests {
     /// BLAKE3 of all bytes, in hex.
-    id: String,
+    pub(super) id: String,
     /// SHA-256 of all bytes before a container's footer.
     footer: Option<[u8; FOOTER_LENGTH]>,
 }
 
 impl Digests {
     /// Reads every byte once for both.
-    fn of(bytes: &[u8], kind: SourceKind) -> Digests {
+    pub(super) fn of(bytes: &[u8], kind: SourceKind) -> Digests {
         let body = bytes.len().saturating_sub(FOOTER_LENGTH);
         let with_footer = kind == SourceKind::Container && bytes.len() >= FOOTER_LENGTH;
         let (mut id, mut footer) = (blake3::Hasher::new(), Sha256::new());

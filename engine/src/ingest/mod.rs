@@ -5,6 +5,7 @@
 //!             (ahead of the rest)          (all cores) (sort)  (all cores) (behind the next batch)
 //! ```
 //!
+//! * **arrange**: traffic that is spread over several files is read together, so that a conversation is stored once.
 //! * **admit**: digest of the source, container structure, footer. A source that the lake knows is passed over. A transcript
 //!   becomes frames here; its lines that can't be read are refused.
 //! * **morsel**: a run of grains of one source; nothing of it is read yet.
@@ -29,6 +30,7 @@ pub(crate) mod prove;
 mod report;
 mod run;
 mod scan;
+mod together;
 mod write;
 
 pub use crate::progress::WorkProgress as IngestProgress;

@@ -1,5 +1,6 @@
 //! Cutting a source into morsels: runs of grains that one core proves at a time.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,8 +25,19 @@ pub(crate) struct Admitted {
     pub(crate) uri: String,
     /// How its grains are kept.
     pub(crate) content: Content,
-    /// What of it was refused before there were grains: lines of a transcript.
+    /// What a transcript tells beside its grains.
+    pub(crate) beside: Beside,
+}
+
+/// What a transcript tells beside its grains, and no blob can say of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
+    /// Lines that were refused before there were grains.
     pub(crate) refused: Vec<RejectRow>,
+    /// Which grains take the place of others of the same transcript. All of them are made here and have no policy that could forbid it.
+    pub(crate) supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
+    /// What else is known of the lifecycle of its grains.
+    pub(crate) states: Vec<(ContentAddress, IndexState)>,
 }
 
 /// How a source keeps its grains.
@@ -58,7 +70,8 @@ impl Admitted {
             Content::Container(container) => container.manifest(),
             _ => None,
         };
-        manifest.into_iter().flat_map(|manifest| &manifest.entries)
+        let told = self.beside.states.iter().map(|(address, state)| (address, state));
+        manifest.into_iter().flat_map(|manifest| &manifest.entries).chain(told)
     }
 }
 

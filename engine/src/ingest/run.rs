@@ -26,6 +26,7 @@ use super::morsel::{Admitted, Morsels, Next};
 use super::plan::plan;
 use super::prove::{Judgement, ProvenMorsel, Refusal, prove};
 use super::report::{IngestReport, OnError};
+use super::together::arrange;
 use super::write::{Run, write};
 use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
@@ -98,7 +99,8 @@ pub async fn ingest(
     let total = sources.iter().filter_map(|source| source.length).sum();
     progress.total_bytes.store(total, Ordering::Relaxed);
     let door = run.door().await?;
-    let mut admissions = stream::iter(sources).map(|source| door.clone().admit(source)).buffered(AHEAD);
+    let sources = arrange(sources, &door, options.memory).await?;
+    let mut admissions = stream::iter(sources).map(|(source, turn)| door.clone().admit(source, turn)).buffered(AHEAD);
     while let Some(admission) = admissions.next().await {
         run.take(admission?).await?;
     }
@@ -174,7 +176,10 @@ impl<'l> Ingest<'l> {
         match admission {
             Admission::Known { length } => self.skip(length),
             Admission::OfNoKind { uri, length } => {
-                tracing::warn!(source = uri, "passed over: it is neither a container, frames nor a grain");
+                tracing::warn!(
+                    source = uri,
+                    "passed over: it is neither a container, frames, a grain nor a transcript"
+                );
                 self.skip(length);
             }
             Admission::Refused { reject, error, length } => {
@@ -228,7 +233,7 @@ impl<'l> Ingest<'l> {
 
     /// What was refused of a transcript before there were grains.
     fn refuse_lines(&mut self, source: &Admitted) -> Result<()> {
-        for refused in &source.refused {
+        for refused in &source.beside.refused {
             if self.options.on_error == OnError::Fail {
                 let error = GrainError::new(ErrorCode::Corrupt, refused.message.clone());
                 return Err(EngineError::Refused { source_uri: source.uri.clone(), error });
@@ -236,7 +241,7 @@ impl<'l> Ingest<'l> {
             self.report.refuse(&refused.error_code);
             self.batch.rejects.push(refused.clone());
         }
-        WorkProgress::add(&self.progress.rejected, source.refused.len() as u64);
+        WorkProgress::add(&self.progress.rejected, source.beside.refused.len() as u64);
         Ok(())
     }
 

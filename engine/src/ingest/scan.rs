@@ -57,13 +57,20 @@ impl FileScan {
         let door =
             Door { ledger: Arc::new(Ledger::default()), kind, limits: ContainerLimits::default(), threads: 0, now };
         let refused = |error| EngineError::Refused { source_uri: uri.clone(), error };
-        let admitted = match door.admit(source).await? {
+        let admitted = match door.admit(source, None).await? {
             Admission::Granted { source, .. } => source,
             Admission::Refused { error, .. } => return Err(refused(error)),
             Admission::OfNoKind { .. } | Admission::Known { .. } => {
-                return Err(refused(GrainError::corrupt(0, "it is neither a container, frames nor a grain")));
+                return Err(refused(GrainError::corrupt(
+                    0,
+                    "it is neither a container, frames, a grain nor a transcript",
+                )));
             }
         };
+        if let Some(first) = admitted.beside.refused.first() {
+            let refused = admitted.beside.refused.len();
+            tracing::warn!(file = uri, refused, first = first.message, "lines refused");
+        }
         let mut cut = Morsels::new(admitted, 0);
         let (mut morsels, mut damage) = (Vec::new(), None);
         loop {

@@ -183,8 +183,9 @@ impl<'a> Opened<'a> {
             signer,
             source_id: Some(&self.source.id),
             ingested_at: run.now,
-            // What a blob says of itself isn't trusted; only the lifecycle gate lets a grain take another's place.
-            supersedes: &[],
+            // What a blob says of itself isn't trusted; the lifecycle gate lets a grain take another's place, and so does the history
+            // of an export whose versions are all made here.
+            supersedes: self.source.beside.supersessions.get(&self.row.address).map_or(&[], Vec::as_slice),
         }
     }
 }

@@ -17,7 +17,7 @@ use super::report::{Findings, Problem, Tally, VerifyReport};
 use crate::crew::Crew;
 use crate::error::{Context, EngineError, Result};
 use crate::ingest::admit::footer_differs;
-use crate::ingest::morsel::{Admitted, Content, Morsel, Morsels, Next};
+use crate::ingest::morsel::{Admitted, Beside, Content, Morsel, Morsels, Next};
 use crate::ingest::prove::prove;
 use crate::progress::WorkProgress;
 
@@ -88,7 +88,7 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
             // Transcripts hold no grains yet, so there is nothing to prove.
             SourceKind::Transcript(_) => return Opened::OfNoKind { uri },
         };
-        let admitted = Admitted { id: String::new(), uri, content, refused: Vec::new() };
+        let admitted = Admitted { id: String::new(), uri, content, beside: Beside::default() };
         Opened::Whole(Arc::new(admitted))
     };
     tokio::task::spawn_blocking(open).await.file("can't read", "a source")

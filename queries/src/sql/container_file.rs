@@ -1,4 +1,5 @@
-//! `mg_file(path)`: the grains of a container, a stream of frames or a single blob as rows of `grains`, without a lake.
+//! `mg_file(path)`: the grains of a container, a stream of frames or a single blob as rows of `grains`, without a lake; and
+//! `transcript_file(path [, kind])`: those of recorded conversations.
 //!
 //! The file is proven as ingest would prove it, all cores at work. Grains that are refused have no row; how many there
 //! were, and why, is a warning in the log.
@@ -17,34 +18,76 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use futures::{StreamExt, stream};
-use gristmill_connectors::source::discover;
+use gristmill_connectors::source::{SourceKind, discover};
+use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_engine::ingest::FileScan;
 use gristmill_schemas::columns::grains_schema;
 use gristmill_schemas::grain::Mode;
 
 use super::external;
 
-/// The function's name.
+/// The functions' names.
 pub(super) const MG_FILE: &str = "mg_file";
+pub(super) const TRANSCRIPT_FILE: &str = "transcript_file";
 
-/// The function.
+/// `mg_file`.
 #[derive(Debug)]
 pub(super) struct MgFile;
 
 impl TableFunctionImpl for MgFile {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        match args.exprs() {
-            [Expr::Literal(ScalarValue::Utf8(Some(path)) | ScalarValue::Utf8View(Some(path)), _)] => {
-                Ok(Arc::new(FileTable { path: path.clone(), opened: Mutex::default() }))
-            }
+        match texts(args.exprs()).as_deref() {
+            Some([path]) => Ok(Arc::new(FileTable::new(path, None))),
             _ => plan_err!("{MG_FILE} takes one text: a path, a pattern or a URI"),
         }
+    }
+}
+
+/// `transcript_file`.
+#[derive(Debug)]
+pub(super) struct TranscriptFile;
+
+impl TableFunctionImpl for TranscriptFile {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let named = texts(args.exprs());
+        let (path, kind) = match named.as_deref() {
+            Some([path]) => (path, None),
+            Some([path, kind]) => (path, Some(*kind)),
+            _ => {
+                return plan_err!(
+                    "{TRANSCRIPT_FILE} takes a path, a pattern or a URI, and a kind if it isn't to be detected"
+                );
+            }
+        };
+        let kind = match kind.map(|name| (name, TranscriptKind::from_name(name))) {
+            None => None,
+            Some((_, Some(kind))) => Some(SourceKind::Transcript(kind)),
+            Some((name, None)) => {
+                let known: Vec<_> = TranscriptKind::ALL.iter().map(|kind| kind.name()).collect();
+                return plan_err!("no kind of transcript is called `{name}`; known: {}", known.join(", "));
+            }
+        };
+        Ok(Arc::new(FileTable::new(path, kind)))
+    }
+}
+
+/// The arguments, if all of them are texts.
+fn texts(arguments: &[Expr]) -> Option<Vec<&str>> {
+    arguments.iter().map(text).collect()
+}
+
+fn text(argument: &Expr) -> Option<&str> {
+    match argument {
+        Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => Some(text),
+        _ => None,
     }
 }
 
 /// The files that one path or pattern names, as a table.
 struct FileTable {
     path: String,
+    /// The kind of the files; detected if not named.
+    kind: Option<SourceKind>,
     opened: Mutex<Option<Arc<Vec<FileScan>>>>,
 }
 
@@ -55,6 +98,10 @@ impl fmt::Debug for FileTable {
 }
 
 impl FileTable {
+    fn new(path: &str, kind: Option<SourceKind>) -> FileTable {
+        FileTable { path: path.to_owned(), kind, opened: Mutex::default() }
+    }
+
     /// The files, opened once for all scans of a statement.
     async fn open(&self) -> Result<Arc<Vec<FileScan>>> {
         if let Some(opened) = self.opened.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
@@ -62,7 +109,7 @@ impl FileTable {
         }
         let mut files = Vec::new();
         for source in discover(std::slice::from_ref(&self.path)).await.map_err(external)? {
-            let file = FileScan::open(source, None, Mode::Strict).await.map_err(external)?;
+            let file = FileScan::open(source, self.kind, Mode::Strict).await.map_err(external)?;
             if let Some(damage) = file.damage() {
                 tracing::warn!(file = file.uri(), %damage, "the rest of the file can't be read");
             }

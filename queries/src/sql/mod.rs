@@ -29,7 +29,7 @@
 //! | `compliance` | what can be asked of tags, profile fields and text? |
 //! | `script` | how are several statements of one text run? |
 //! | `selection` | which grains does a condition pick? |
-//! | `container_file` | `mg_file(path)`: a file as a table |
+//! | `container_file` | `mg_file(path)`, `transcript_file(path)`: a file as a table |
 //! | `walk` | `history(address)`, `provenance(address, depth)` |
 //! | `as_of` | `as_of(instant)`: what was current then |
 
@@ -94,7 +94,7 @@ pub struct SqlOptions {
 /// The store under which the lake's own files are registered: its paths begin at the lake.
 pub(crate) const LAKE_STORE: &str = "gristmill://lake";
 
-/// A context with the functions that need no lake: `mg_file`, scalar and JSON functions.
+/// A context with the functions that need no lake: `mg_file`, `transcript_file`, scalar and JSON functions.
 ///
 /// # Errors
 /// [`DataFusionError`] if the runtime can't be made.
@@ -122,6 +122,7 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     context.register_udf(message_views::cmf_views());
     compliance::register(&context);
     context.register_udtf(container_file::MG_FILE, Arc::new(container_file::MgFile));
+    context.register_udtf(container_file::TRANSCRIPT_FILE, Arc::new(container_file::TranscriptFile));
     Ok(context)
 }
 

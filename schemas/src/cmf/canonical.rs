@@ -11,7 +11,7 @@ use super::extensions::{AgentExtension, Extensions, LlmExtension, ProvenanceExte
 use super::message::{Envelope, Message};
 use super::part::Part;
 use super::record::Write;
-use super::vocabulary::{Channel, Role, SourceType};
+use super::vocabulary::{Channel, MessageHook, Role, SourceType};
 use crate::json::{Json, Object};
 use crate::message as canonical;
 use crate::message::{ContentBlock, ImageBlock, Timestamp, ToolResultBlock, ToolUseBlock, UnknownBlock};
@@ -70,6 +70,15 @@ pub fn to_canonical(envelope: &Envelope, identity: Identity) -> canonical::Messa
     made
 }
 
+/// Gives a canonical message that isn't CMF the extensions and the hook that it has as CMF: [`from_canonical`] brings them back.
+pub fn attach(message: &mut canonical::Message<'_>, extensions: &Extensions, hook: Option<MessageHook>) {
+    let kept = &mut message.metadata.unknown_fields;
+    kept.insert(EXTENSIONS, extensions.write());
+    if let Some(hook) = hook {
+        kept.insert(HOOK, hook.as_str());
+    }
+}
+
 /// The blocks of the parts, and those parts that don't come back from their blocks.
 fn blocks(parts: &[Part]) -> (Vec<ContentBlock<'static>>, Object<'static>) {
     let mut kept = Object::new();
@@ -102,7 +111,7 @@ const fn cmf_role(role: canonical::Role) -> Role {
 }
 
 /// The block that says most of what `part` says.
-fn block_of(part: &Part) -> ContentBlock<'static> {
+pub fn block_of(part: &Part) -> ContentBlock<'static> {
     match part {
         Part::Text(text) => ContentBlock::text(text.clone()),
         Part::Thinking(text) => ContentBlock::Thinking { text: text.clone().into(), signature: None },

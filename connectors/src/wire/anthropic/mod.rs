@@ -10,11 +10,11 @@ mod write;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::Message;
-use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
+use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
 
 use super::adapter::{Adapter, Folded, Follower, SendHints, Unreadable, Written};
-use super::error::{ErrorClass, ErrorReport};
+use super::error::ErrorForm;
 use super::framing::Frame;
 use super::place::Place;
 use super::read::Reader;
@@ -48,18 +48,9 @@ impl Adapter for Anthropic {
     fn capabilities(&self, _model: &str) -> Capabilities {
         Capabilities {
             supports_thinking: true,
-            supports_images: true,
-            supports_tools: true,
-            supports_system_prompt: true,
-            supports_structured_output: false,
-            supports_streaming: true,
-            supports_streaming_tool_calls: true,
-            supports_parallel_tool_calls: true,
             supports_prompt_caching: true,
             supports_system_messages_in_list: false,
-            max_context_tokens: 200_000,
-            max_output_tokens: 8_192,
-            accepted_image_media_types: COMMON_IMAGE_TYPES,
+            ..Capabilities::UNDECLARED
         }
     }
 
@@ -92,16 +83,8 @@ impl Adapter for Anthropic {
         write::response(response, writer)
     }
 
-    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-        errors::read(body)
-    }
-
-    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        errors::write(report)
-    }
-
-    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
-        errors::class(report)
+    fn errors(&self) -> &'static dyn ErrorForm {
+        &errors::Errors
     }
 
     fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {

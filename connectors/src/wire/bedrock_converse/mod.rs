@@ -9,11 +9,11 @@ mod write;
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Message;
-use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
+use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
 
 use super::adapter::{Adapter, Folded, Unreadable, Written};
-use super::error::{ErrorClass, ErrorReport};
+use super::error::{ErrorClass, ErrorForm, ErrorReport};
 use super::framing::Frame;
 use super::members::{object, text};
 use super::place::{Place, PlaceStep};
@@ -40,18 +40,9 @@ impl Adapter for BedrockConverse {
     fn capabilities(&self, _model: &str) -> Capabilities {
         Capabilities {
             supports_thinking: true,
-            supports_images: true,
-            supports_tools: true,
-            supports_system_prompt: true,
-            supports_structured_output: false,
-            supports_streaming: true,
-            supports_streaming_tool_calls: true,
-            supports_parallel_tool_calls: true,
             supports_prompt_caching: true,
             supports_system_messages_in_list: false,
-            max_context_tokens: 200_000,
-            max_output_tokens: 8_192,
-            accepted_image_media_types: COMMON_IMAGE_TYPES,
+            ..Capabilities::UNDECLARED
         }
     }
 
@@ -84,34 +75,8 @@ impl Adapter for BedrockConverse {
         write::response(response, writer)
     }
 
-    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-        let message = text(body, "message").or_else(|| text(body, "Message"))?;
-        Some(ErrorReport { message: Some(message), kind: text(body, "__type"), ..ErrorReport::default() })
-    }
-
-    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        let mut body = object("message", report.message.as_deref().map_or(Json::Null, Json::from));
-        if let Some(kind) = &report.kind {
-            body.insert("__type", &**kind);
-        }
-        Json::Object(body)
-    }
-
-    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
-        let kind = report.kind.as_deref()?;
-        // The kind may stand behind the name of its shape.
-        match kind.rsplit_once('#').map_or(kind, |(_, kind)| kind) {
-            "ThrottlingException" | "ServiceQuotaExceededException" => Some(ErrorClass::RateLimit),
-            "AccessDeniedException" | "UnrecognizedClientException" => Some(ErrorClass::Auth),
-            "ValidationException" | "ResourceNotFoundException" => Some(ErrorClass::InvalidRequest),
-            "InternalServerException"
-            | "ServiceUnavailableException"
-            | "ModelErrorException"
-            | "ModelNotReadyException"
-            | "ModelStreamErrorException"
-            | "ModelTimeoutException" => Some(ErrorClass::ServerError),
-            _ => None,
-        }
+    fn errors(&self) -> &'static dyn ErrorForm {
+        &Errors
     }
 
     fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
@@ -126,5 +91,40 @@ impl Adapter for BedrockConverse {
     fn accepts_call_id(&self, id: &str) -> bool {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         !id.is_empty() && id.len() <= 64 && id.bytes().all(fits)
+    }
+}
+
+/// AWS's form: a message, and the kind that the header names.
+struct Errors;
+
+impl ErrorForm for Errors {
+    fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+        let message = text(body, "message").or_else(|| text(body, "Message"))?;
+        Some(ErrorReport { message: Some(message), kind: text(body, "__type"), ..ErrorReport::default() })
+    }
+
+    fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
+        let mut body = object("message", report.message.as_deref().map_or(Json::Null, Json::from));
+        if let Some(kind) = &report.kind {
+            body.insert("__type", &**kind);
+        }
+        Json::Object(body)
+    }
+
+    fn class(&self, report: &ErrorReport) -> Option<ErrorClass> {
+        let kind = report.kind.as_deref()?;
+        // The kind may stand behind the name of its shape.
+        match kind.rsplit_once('#').map_or(kind, |(_, kind)| kind) {
+            "ThrottlingException" | "ServiceQuotaExceededException" => Some(ErrorClass::RateLimit),
+            "AccessDeniedException" | "UnrecognizedClientException" => Some(ErrorClass::Auth),
+            "ValidationException" | "ResourceNotFoundException" => Some(ErrorClass::InvalidRequest),
+            "InternalServerException"
+            | "ServiceUnavailableException"
+            | "ModelErrorException"
+            | "ModelNotReadyException"
+            | "ModelStreamErrorException"
+            | "ModelTimeoutException" => Some(ErrorClass::ServerError),
+            _ => None,
+        }
     }
 }

@@ -10,11 +10,11 @@ mod write;
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Message;
-use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
+use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
 
 use super::adapter::{Adapter, Folded, Unreadable, Written};
-use super::error::{ErrorClass, ErrorReport};
+use super::error::{ErrorClass, ErrorForm, ErrorReport};
 use super::framing::Frame;
 use super::members::{either, object, present, text};
 use super::place::{Place, PlaceStep};
@@ -48,18 +48,13 @@ impl Adapter for Gemini {
     fn capabilities(&self, _model: &str) -> Capabilities {
         Capabilities {
             supports_thinking: true,
-            supports_images: true,
-            supports_tools: true,
-            supports_system_prompt: true,
             supports_structured_output: true,
-            supports_streaming: true,
             supports_streaming_tool_calls: false,
-            supports_parallel_tool_calls: true,
             supports_prompt_caching: true,
             supports_system_messages_in_list: false,
             max_context_tokens: 1_048_576,
             max_output_tokens: 65_536,
-            accepted_image_media_types: COMMON_IMAGE_TYPES,
+            ..Capabilities::UNDECLARED
         }
     }
 
@@ -89,7 +84,24 @@ impl Adapter for Gemini {
         write::response(response, writer)
     }
 
-    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+    fn errors(&self) -> &'static dyn ErrorForm {
+        &Errors
+    }
+
+    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
+        fold::fold(frames)
+    }
+
+    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
+        group_hoisted(messages)
+    }
+}
+
+/// Google's form: `{"error": {"code": …, "message": …, "status": …}}`.
+struct Errors;
+
+impl ErrorForm for Errors {
+    fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         let error = present(body, "error")?;
         error.as_object()?;
         Some(ErrorReport {
@@ -100,14 +112,14 @@ impl Adapter for Gemini {
         })
     }
 
-    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
+    fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
         let mut error = object("code", report.code.as_ref().map_or(Json::Null, Json::reborrow));
         error.insert("message", report.message.as_deref().map_or(Json::Null, Json::from));
         error.insert("status", report.kind.as_deref().map_or(Json::Null, Json::from));
         Json::Object(object("error", error))
     }
 
-    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
+    fn class(&self, report: &ErrorReport) -> Option<ErrorClass> {
         match report.kind.as_deref()? {
             "RESOURCE_EXHAUSTED" => Some(ErrorClass::RateLimit),
             "PERMISSION_DENIED" | "UNAUTHENTICATED" => Some(ErrorClass::Auth),
@@ -115,13 +127,5 @@ impl Adapter for Gemini {
             "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "NOT_FOUND" => Some(ErrorClass::InvalidRequest),
             _ => None,
         }
-    }
-
-    fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
-        fold::fold(frames)
-    }
-
-    fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
-        group_hoisted(messages)
     }
 }

@@ -5,22 +5,52 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 
-use super::super::error::{ErrorClass, ErrorReport};
+use super::super::error::{ErrorClass, ErrorForm, ErrorReport};
 use super::super::members::{present, text};
 
-pub(in super::super) fn read<'j>(body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-    let Some(error) = present(body, "error") else { return read_bare(body) };
-    if let Some(message) = error.as_str() {
-        return Some(ErrorReport { message: Some(Cow::Borrowed(message)), ..ErrorReport::default() });
+/// The form.
+pub(in super::super) struct Errors;
+
+impl ErrorForm for Errors {
+    fn read<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
+        let Some(error) = present(body, "error") else { return read_bare(body) };
+        if let Some(message) = error.as_str() {
+            return Some(ErrorReport { message: Some(Cow::Borrowed(message)), ..ErrorReport::default() });
+        }
+        error.as_object()?;
+        Some(ErrorReport {
+            message: text(error, "message"),
+            kind: text(error, "type"),
+            code: present(error, "code").map(Json::reborrow),
+            request_id: text(body, "request_id"),
+            provider_raw: None,
+        })
     }
-    error.as_object()?;
-    Some(ErrorReport {
-        message: text(error, "message"),
-        kind: text(error, "type"),
-        code: present(error, "code").map(Json::reborrow),
-        request_id: text(body, "request_id"),
-        provider_raw: None,
-    })
+
+    fn write<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
+        let text = |text: &'m Option<Cow<'m, str>>| text.as_deref().map_or(Json::Null, Json::from);
+        let mut error = Object::new();
+        error.insert("message", text(&report.message));
+        error.insert("type", text(&report.kind));
+        error.insert("param", Json::Null);
+        error.insert("code", report.code.as_ref().map_or(Json::Null, Json::reborrow));
+        let mut body = Object::new();
+        body.insert("error", error);
+        if let Some(request_id) = &report.request_id {
+            body.insert("request_id", &**request_id);
+        }
+        Json::Object(body)
+    }
+
+    fn class(&self, report: &ErrorReport) -> Option<ErrorClass> {
+        match report.code_text() {
+            Some("rate_limit_exceeded") => Some(ErrorClass::RateLimit),
+            Some("context_length_exceeded") => Some(ErrorClass::ContextOverflow),
+            Some("invalid_api_key" | "authentication_error") => Some(ErrorClass::Auth),
+            _ if report.kind.as_deref() == Some("server_error") => Some(ErrorClass::ServerError),
+            _ => None,
+        }
+    }
 }
 
 /// The members without a wrapper.
@@ -37,29 +67,4 @@ fn read_bare<'j>(body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
         request_id: text(body, "request_id"),
         provider_raw: None,
     })
-}
-
-pub(in super::super) fn write<'m>(report: &'m ErrorReport<'m>) -> Json<'m> {
-    let text = |text: &'m Option<Cow<'m, str>>| text.as_deref().map_or(Json::Null, Json::from);
-    let mut error = Object::new();
-    error.insert("message", text(&report.message));
-    error.insert("type", text(&report.kind));
-    error.insert("param", Json::Null);
-    error.insert("code", report.code.as_ref().map_or(Json::Null, Json::reborrow));
-    let mut body = Object::new();
-    body.insert("error", error);
-    if let Some(request_id) = &report.request_id {
-        body.insert("request_id", &**request_id);
-    }
-    Json::Object(body)
-}
-
-pub(in super::super) fn class(report: &ErrorReport) -> Option<ErrorClass> {
-    match report.code_text() {
-        Some("rate_limit_exceeded") => Some(ErrorClass::RateLimit),
-        Some("context_length_exceeded") => Some(ErrorClass::ContextOverflow),
-        Some("invalid_api_key" | "authentication_error") => Some(ErrorClass::Auth),
-        _ if report.kind.as_deref() == Some("server_error") => Some(ErrorClass::ServerError),
-        _ => None,
-    }
 }

@@ -8,13 +8,16 @@ mod follow;
 mod read;
 mod write;
 
+use std::fmt;
+
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Message;
-use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
+use gristmill_schemas::message::capability::Capabilities;
+use gristmill_schemas::message::ids::TOOL_USE_PREFIX;
 use gristmill_schemas::message::request::{Request, Response};
 
-use super::adapter::{Adapter, Folded, Follower, Unreadable, Written};
-use super::error::{ErrorClass, ErrorReport};
+use super::adapter::{Adapter, Folded, Follower, SendHints, Unreadable, Written};
+use super::error::ErrorForm;
 use super::framing::Frame;
 use super::read::Reader;
 use super::usual::Usual;
@@ -39,6 +42,24 @@ pub struct Dialect {
     pub short_call_ids: bool,
     /// What else its answers usually carry.
     pub usual: Usual,
+    /// What an aggregator of other providers does on top.
+    pub extras: Option<&'static Extras>,
+}
+
+/// What an aggregator of other providers adds to the dialect.
+pub struct Extras {
+    /// What is promised of a model whose upstream isn't known.
+    pub capabilities: Capabilities,
+    /// How it tells of failures.
+    pub errors: &'static dyn ErrorForm,
+    /// Adds what only a request that is really sent carries.
+    pub send_hints: fn(&mut Json, &Request, &SendHints),
+}
+
+impl fmt::Debug for Extras {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Extras").field("capabilities", &self.capabilities).finish_non_exhaustive()
+    }
 }
 
 /// Where an endpoint's thinking stands in a message.
@@ -67,28 +88,37 @@ impl OpenAiChat {
     }
 }
 
+/// What OpenAI's models can do, on either of its endpoints.
+pub(super) fn declared(model: &str) -> Capabilities {
+    let small = model.contains("mini");
+    Capabilities {
+        supports_structured_output: true,
+        supports_prompt_caching: true,
+        max_context_tokens: if small { 128_000 } else { 200_000 },
+        max_output_tokens: 16_384,
+        ..Capabilities::UNDECLARED
+    }
+}
+
+/// The id of a call that no provider has named yet, in OpenAI's form.
+pub(super) fn call_id(canonical: &str) -> String {
+    format!("call_{}", bare_id(canonical))
+}
+
+fn bare_id(canonical: &str) -> &str {
+    canonical.strip_prefix(TOOL_USE_PREFIX).unwrap_or(canonical)
+}
+
 impl Adapter for OpenAiChat {
     fn key(&self) -> &'static str {
         self.dialect.key
     }
 
     fn capabilities(&self, model: &str) -> Capabilities {
-        let small = model.contains("mini");
-        Capabilities {
-            supports_thinking: self.dialect.reasoning != Reasoning::None,
-            supports_images: true,
-            supports_tools: true,
-            supports_system_prompt: true,
-            supports_structured_output: true,
-            supports_streaming: true,
-            supports_streaming_tool_calls: true,
-            supports_parallel_tool_calls: true,
-            supports_prompt_caching: true,
-            supports_system_messages_in_list: true,
-            max_context_tokens: if small { 128_000 } else { 200_000 },
-            max_output_tokens: 16_384,
-            accepted_image_media_types: COMMON_IMAGE_TYPES,
+        if let Some(extras) = self.dialect.extras {
+            return extras.capabilities.clone();
         }
+        Capabilities { supports_thinking: self.dialect.reasoning != Reasoning::None, ..declared(model) }
     }
 
     fn is_request(&self, body: &Json) -> bool {
@@ -120,16 +150,8 @@ impl Adapter for OpenAiChat {
         write::response(&self.dialect, response, writer)
     }
 
-    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-        errors::read(body)
-    }
-
-    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        errors::write(report)
-    }
-
-    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
-        errors::class(report)
+    fn errors(&self) -> &'static dyn ErrorForm {
+        self.dialect.extras.map_or(&errors::Errors, |extras| extras.errors)
     }
 
     fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
@@ -144,13 +166,19 @@ impl Adapter for OpenAiChat {
         group_system_first(messages)
     }
 
+    fn send_hints(&self, body: &mut Json, request: &Request, hints: &SendHints) {
+        if let Some(extras) = self.dialect.extras {
+            (extras.send_hints)(body, request, hints);
+        }
+    }
+
     fn call_id(&self, canonical: &str) -> String {
-        let bare = canonical.strip_prefix(gristmill_schemas::message::ids::TOOL_USE_PREFIX).unwrap_or(canonical);
         if self.dialect.short_call_ids {
             // The end of a ULID is what tells two calls apart.
+            let bare = bare_id(canonical);
             return bare.chars().skip(bare.chars().count().saturating_sub(SHORT_ID_LENGTH)).collect();
         }
-        format!("call_{bare}")
+        call_id(canonical)
     }
 
     fn accepts_call_id(&self, id: &str) -> bool {

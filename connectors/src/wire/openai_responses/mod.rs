@@ -10,13 +10,13 @@ mod write;
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Message;
-use gristmill_schemas::message::capability::{COMMON_IMAGE_TYPES, Capabilities};
+use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
 
 use super::adapter::{Adapter, Folded, Unreadable, Written};
-use super::error::{ErrorClass, ErrorReport};
+use super::error::ErrorForm;
 use super::framing::Frame;
-use super::openai_chat::errors;
+use super::openai_chat;
 use super::read::Reader;
 use super::usual::Usual;
 use super::write::Writer;
@@ -48,22 +48,7 @@ impl Adapter for OpenAiResponses {
     }
 
     fn capabilities(&self, model: &str) -> Capabilities {
-        let small = model.contains("mini");
-        Capabilities {
-            supports_thinking: true,
-            supports_images: true,
-            supports_tools: true,
-            supports_system_prompt: true,
-            supports_structured_output: true,
-            supports_streaming: true,
-            supports_streaming_tool_calls: true,
-            supports_parallel_tool_calls: true,
-            supports_prompt_caching: true,
-            supports_system_messages_in_list: true,
-            max_context_tokens: if small { 128_000 } else { 200_000 },
-            max_output_tokens: 16_384,
-            accepted_image_media_types: COMMON_IMAGE_TYPES,
-        }
+        Capabilities { supports_thinking: true, ..openai_chat::declared(model) }
     }
 
     /// A request without input may name what it goes on from.
@@ -100,16 +85,8 @@ impl Adapter for OpenAiResponses {
         write::response(response, writer)
     }
 
-    fn read_error<'j>(&self, body: &'j Json<'j>) -> Option<ErrorReport<'j>> {
-        errors::read(body)
-    }
-
-    fn write_error<'m>(&self, report: &'m ErrorReport<'m>) -> Json<'m> {
-        errors::write(report)
-    }
-
-    fn error_class(&self, report: &ErrorReport) -> Option<ErrorClass> {
-        errors::class(report)
+    fn errors(&self) -> &'static dyn ErrorForm {
+        &openai_chat::errors::Errors
     }
 
     fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f> {
@@ -122,8 +99,7 @@ impl Adapter for OpenAiResponses {
     }
 
     fn call_id(&self, canonical: &str) -> String {
-        let bare = canonical.strip_prefix(gristmill_schemas::message::ids::TOOL_USE_PREFIX).unwrap_or(canonical);
-        format!("call_{bare}")
+        openai_chat::call_id(canonical)
     }
 
     fn accepts_call_id(&self, id: &str) -> bool {

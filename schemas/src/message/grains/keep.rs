@@ -72,7 +72,7 @@ fn nearest_object_within(object: &Object, levels: usize) -> Object<'static> {
 }
 
 /// The JSON text of a value, in a spelling that composing its characters doesn't change.
-pub(super) fn json_text(json: &Json) -> String {
+pub fn json_text(json: &Json) -> String {
     let plain = json.to_string();
     if is_nfc(&plain) {
         return plain;

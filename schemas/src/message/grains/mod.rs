@@ -15,6 +15,7 @@
 //!
 //! What lives here: the mapping. What doesn't: where messages come from and which of them are one conversation.
 
+mod definition;
 mod keep;
 mod read;
 #[cfg(test)]
@@ -22,7 +23,9 @@ mod tests;
 
 use std::borrow::Cow;
 
-pub use read::{NotAMessage, message_of_event};
+pub use definition::ListedTool;
+pub use keep::json_text;
+pub use read::{NotAMessage, message_of_event, token_usage_of};
 
 use super::block::{ContentBlock, ImageSource, Origin, ToolUseBlock, join_text};
 use super::encode::{Unknowns, encode_message};
@@ -32,7 +35,7 @@ use crate::address::ContentAddress;
 use crate::error::GrainError;
 use crate::grain::{EncodeOptions, EncodedGrain, encode_json};
 use crate::json::{Json, Object};
-use keep::{json_text, keeps, nearest, nearest_object};
+use keep::{keeps, nearest, nearest_object};
 
 /// Before keys of `context` that belong to the canonical message.
 pub const CONTEXT_PREFIX: &str = "msg:";

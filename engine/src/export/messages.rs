@@ -1,0 +1,158 @@
+//! Conversations out of the lake: as a SQLite database of the canonical schema, or as exchanges with a provider.
+//!
+//! Grains come in no order that a conversation has, so both go through a database: SQLite sorts on disk, and memory stays bounded.
+//! Grains that are no messages have no place in either; the log says how many there were.
+
+use std::path::Path;
+
+use arrow::array::RecordBatch;
+use gristmill_connectors::transcript::convert::{Notice, write_conversation};
+use gristmill_connectors::transcript::sqlite::write::{Entry, MessageDatabase};
+use gristmill_connectors::wire::adapter::Adapter;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::error::GrainError;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, GrainType, Mode, Payload};
+use gristmill_schemas::json::Json;
+use gristmill_schemas::message::grains::{message_of_event, token_usage_of};
+use gristmill_schemas::message::request::StopReason;
+use tempfile::NamedTempFile;
+
+use super::output::{Output, Target};
+use super::rows::GrainRows;
+use super::{ExportOptions, ExportedFile, Sink};
+use crate::error::{Context, Result};
+
+/// Messages on their way to a database.
+struct Messages {
+    database: MessageDatabase,
+    written: u64,
+    others: u64,
+}
+
+impl Messages {
+    fn begin(path: &Path, options: &ExportOptions) -> Result<Messages> {
+        let database = MessageDatabase::create(path, options.prices.clone())?;
+        Ok(Messages { database, written: 0, others: 0 })
+    }
+
+    fn push(&mut self, rows: &RecordBatch) -> Result<()> {
+        let rows = GrainRows::of(rows)?;
+        for row in 0..rows.len() {
+            let address = rows.address(row);
+            let grain = json_of(rows.blob(row)).file("can't export", address)?;
+            if !self.take(address, &grain)? {
+                self.others += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a grain; false if it has no place among messages.
+    fn take(&mut self, address: ContentAddress, grain: &Json) -> Result<bool> {
+        let text = |key| grain.get(key).and_then(Json::as_str);
+        if text("type").and_then(GrainType::from_name) != Some(GrainType::Event) {
+            return Ok(false);
+        }
+        let Ok(message) = message_of_event(grain) else { return Ok(self.database.add_event(grain)?) };
+        let entry = Entry {
+            message,
+            stop_reason: text("stop_reason").and_then(StopReason::from_text),
+            usage: grain.get("token_usage").map(token_usage_of),
+            address: address.to_string(),
+            parent: text("parent_message_id").map(str::to_owned),
+        };
+        self.database.add(entry)?;
+        self.written += 1;
+        Ok(true)
+    }
+
+    fn tell_others(&self) {
+        if self.others > 0 {
+            tracing::warn!(grains = self.others, "left out: they are no messages");
+        }
+    }
+}
+
+fn json_of(blob: &[u8]) -> Result<Json<'static>, GrainError> {
+    let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
+    Ok(Grain::decode(&payload, Mode::Lenient)?.to_json())
+}
+
+/// Writes a SQLite database of the canonical schema.
+pub(super) struct SqliteSink {
+    target: Target,
+    file: NamedTempFile,
+    messages: Messages,
+}
+
+impl SqliteSink {
+    pub(super) fn new(options: &ExportOptions) -> Result<SqliteSink> {
+        let target = Target::new(options)?;
+        let file = target.scratch()?;
+        let messages = Messages::begin(file.path(), options)?;
+        Ok(SqliteSink { target, file, messages })
+    }
+}
+
+impl Sink for SqliteSink {
+    fn push(&mut self, rows: &RecordBatch) -> Result<()> {
+        self.messages.push(rows)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<ExportedFile>> {
+        let SqliteSink { target, file, messages } = *self;
+        messages.tell_others();
+        let written = messages.written;
+        messages.database.finish()?;
+        let bytes = target.fault(file.as_file().metadata())?.len();
+        target.put(file)?;
+        Ok(vec![target.written(written, bytes, 0)])
+    }
+}
+
+/// Writes a line for every branch of every session: the request that continues it, and its last answer.
+pub(super) struct ExchangeSink {
+    out: Output,
+    provider: Option<&'static dyn Adapter>,
+    messages: Messages,
+    /// Where messages are until all are there.
+    _scratch: NamedTempFile,
+}
+
+impl ExchangeSink {
+    pub(super) fn new(options: &ExportOptions) -> Result<ExchangeSink> {
+        let out = Target::new(options)?.begin()?;
+        let scratch =
+            NamedTempFile::with_prefix("gristmill-messages-").file("can't write in", "the temporary folder")?;
+        let messages = Messages::begin(scratch.path(), options)?;
+        Ok(ExchangeSink { out, provider: options.provider, messages, _scratch: scratch })
+    }
+}
+
+impl Sink for ExchangeSink {
+    fn push(&mut self, rows: &RecordBatch) -> Result<()> {
+        self.messages.push(rows)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<ExportedFile>> {
+        let ExchangeSink { mut out, provider, messages, _scratch } = *self;
+        messages.tell_others();
+        let Messages { database, written, .. } = messages;
+        let mut failed = None;
+        database.branches(&mut |branch| {
+            if failed.is_none() {
+                failed = write_conversation(branch, provider, &mut out, &mut tell).err();
+            }
+        })?;
+        out.target().fault(failed.map_or(Ok(()), Err))?;
+        Ok(vec![out.finish(written)?])
+    }
+}
+
+fn tell(notice: Notice) {
+    match notice {
+        Notice::Dropped(dropped) => tracing::warn!("{dropped}"),
+        Notice::Opaque { label, reason, .. } => tracing::warn!(session = label, "not written: {reason}"),
+        Notice::Fault(fault) => tracing::warn!("{fault}"),
+    }
+}

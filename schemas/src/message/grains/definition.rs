@@ -1,0 +1,93 @@
+//! The Action that defines a tool (§27.1, phase `definition`), as its server lists it.
+
+use super::keep::{json_text, keeps, nearest_object};
+use super::{Timestamp, encode};
+use crate::error::GrainError;
+use crate::grain::EncodedGrain;
+use crate::json::{Json, Object};
+
+/// A tool as its server lists it, and where and when that was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct ListedTool<'t> {
+    /// The tool's object: `name`, `description`, `inputSchema`, `outputSchema` and whatever else the server says.
+    pub tool: &'t Json<'t>,
+    /// When it was listed.
+    pub listed_at: Timestamp,
+    /// The session in which it was listed; empty if it has no name.
+    pub session_id: &'t str,
+    /// The server that has it.
+    pub server: Option<&'t str>,
+    /// The namespace of the grain.
+    pub namespace: Option<&'t str>,
+}
+
+/// Members of a listed tool that have fields of their own.
+const OWN_MEMBERS: [&str; 4] = ["name", "description", "inputSchema", "outputSchema"];
+
+impl ListedTool<'_> {
+    /// The grain. What its fields can't hold stands in `context`, whole, as `mcp:tool`.
+    ///
+    /// # Errors
+    /// What the encoder refuses: a tool without a name, a time that a grain can't name.
+    pub fn grain(&self) -> Result<EncodedGrain, GrainError> {
+        let text = |key| self.tool.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+        let schema = |key| self.tool.get(key).and_then(Json::as_object);
+        let mut action = Object::new();
+        action.insert("type", "action");
+        action.insert("action_phase", "definition");
+        action.insert("created_at", self.listed_at.micros().div_euclid(1_000));
+        if !self.session_id.is_empty() {
+            action.insert("session_id", self.session_id.to_owned());
+        }
+        if let Some(namespace) = self.namespace {
+            action.insert("namespace", namespace.to_owned());
+        }
+        action.insert("tool_name", text("name"));
+        action.insert("tool_description", text("description"));
+        action.insert("tool_type", "server");
+        action.insert("input_schema", schema("inputSchema").map(nearest_object).unwrap_or_default());
+        if let Some(schema) = schema("outputSchema") {
+            action.insert("output_schema", nearest_object(schema));
+        }
+        let context = self.context();
+        if !context.is_empty() {
+            action.insert("context", context);
+        }
+        encode(action)
+    }
+
+    fn context(&self) -> Object<'static> {
+        let mut context = Object::new();
+        if let Some(server) = self.server {
+            context.insert("mcp:server", server.to_owned());
+        }
+        let own = |key: &str| OWN_MEMBERS.contains(&key);
+        if !keeps(self.tool) || self.tool.as_object().is_some_and(|tool| !tool.keys().all(own)) {
+            context.insert("mcp:tool", json_text(self.tool));
+        }
+        context
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+
+    #[test]
+    fn a_listed_tool_is_a_definition_and_what_has_no_field_is_kept() {
+        let json = r#"{"name":"ask","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#;
+        let tool = Json::parse(json.as_bytes()).unwrap();
+        let listed_at = Timestamp::from_seconds(1);
+        let listed = ListedTool { tool: &tool, listed_at, session_id: "s", server: Some("wiki"), namespace: None };
+        let grain = listed.grain().unwrap();
+        let payload = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+        let action = Grain::decode(&payload, Mode::Strict).unwrap().to_json();
+        let text = |key| action.get(key).and_then(Json::as_str);
+        assert_eq!((text("action_phase"), text("tool_name")), (Some("definition"), Some("ask")));
+        let context = action.get("context").unwrap();
+        assert_eq!(context.get("mcp:tool").and_then(Json::as_str), Some(json));
+        let nameless = Json::parse(b"{}").unwrap();
+        assert!(ListedTool { tool: &nameless, ..listed }.grain().is_err());
+    }
+}
