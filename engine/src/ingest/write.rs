@@ -51,7 +51,8 @@ pub(super) fn write(
             let encode = || group.write(&batch);
             let index = || part.add(&batch);
             let ((encoded, indexed), projected) = rayon::join(|| rayon::join(encode, index), &mut project_next);
-            (encoded?, indexed?);
+            encoded?;
+            indexed?;
             next = projected?;
         }
         builder.put(number, part)?;

@@ -69,6 +69,7 @@ pub struct GrainColumns {
 }
 
 /// What becomes of a field's values.
+#[allow(clippy::large_enum_variant, reason = "one per field of a batch, nearly all of the large kind")]
 enum FieldColumn {
     /// The field has no column.
     Left,
