@@ -144,7 +144,8 @@ pub async fn run(context: &Context, arguments: Demo) -> Result<Outcome, Failure>
         }
         let mut line = Arguments::try_parse_from(["gristmill".to_owned()].into_iter().chain(words.iter().cloned()))
             .map_err(|error| Failure::usage(format!("a step of the demo isn't understood: {error}")))?;
-        line.common = crate::args::Common { lake: Some(summary.lake.clone()), ..context.common.clone() };
+        let (lake, keys) = (Some(summary.lake.clone()), line.common.keys);
+        line.common = crate::args::Common { lake, keys, ..context.common.clone() };
         line.results.format = Some(printer.format());
         let before = Instant::now();
         let outcome = run_boxed(line).await?;
