@@ -10,6 +10,8 @@ use gristmill_connectors::source::discover;
 use gristmill_engine::index::{IndexKinds, reindex};
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
+use gristmill_queries::cal::{Bindings, Options};
+use gristmill_queries::exec::{Executor, Session};
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::container::{FRAME_END, write_frame};
 
@@ -152,6 +154,84 @@ async fn answers_do_not_depend_on_sidecars() {
     assert_eq!(answers(&bare, &queries).await, expected);
     assert!(!explained(&bare, &queries[0]).await.contains("read whole"));
     assert_eq!(reindex(&bare, IndexKinds::ALL, false).await.unwrap().whole, 3);
+}
+
+/// Statements of CAL whose answers indexes help to find, made from what is in the lake.
+async fn statements(lake: &Lake) -> Vec<String> {
+    let cells = |query: &'static str| async move { rows(lake, query).await };
+    let subjects = cells("SELECT subject FROM beliefs GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 3").await;
+    let texts = cells("SELECT content FROM events WHERE content LIKE '% % %' ORDER BY content_address LIMIT 6").await;
+    let old = cells("SELECT content_address FROM supersessions ORDER BY 1 LIMIT 1").await;
+    let mut statements = vec![
+        "RECALL WHERE query = \"nothing-has-this-word\"".to_owned(),
+        "RECALL WHERE query = \"-- !\"".to_owned(),
+        "RECALL WHERE query = \"prefers\" | COUNT".to_owned(),
+        "RECALL beliefs WHERE query = \"PREFERS\" AND score >= 0.3 | LIMIT 50".to_owned(),
+        "RECALL events WHERE query = \"the\" | ORDER BY time DESC | LIMIT 7".to_owned(),
+    ];
+    for subject in &subjects {
+        statements.push(format!("RECALL WHERE subject = {subject:?} | LIMIT 100"));
+        statements.push(format!("RECALL beliefs WHERE subject = {subject:?} WITH superseded | LIMIT 100"));
+        statements.push(format!("RECALL WHERE subject = {subject:?} AND query = \"prefers\""));
+    }
+    for text in &texts {
+        let words: Vec<&str> = text.split(' ').filter(|word| word.chars().all(char::is_alphanumeric)).take(3).collect();
+        for several in 1..=words.len() {
+            statements.push(format!("RECALL WHERE query = {:?} | LIMIT 100", words[..several].join(" ")));
+        }
+    }
+    statements.extend(old.iter().map(|address| format!("HISTORY sha256:{address}")));
+    statements
+}
+
+/// The answers to `statements`, without how long they took and how much was read.
+async fn told(lake: &Lake, statements: &[String]) -> Vec<String> {
+    let context = lake_context(lake, &SqlOptions { threads: 2, ..SqlOptions::default() }).await.unwrap();
+    let executor = Executor::new(context, Session::at(1_800_000_000_000));
+    let mut told = Vec::new();
+    for statement in statements {
+        let answer = executor.run_text(statement.as_bytes(), &Bindings::new(), Options::default()).await;
+        let answer = answer.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        told.push(format!("{:?}", answer.answer));
+    }
+    told
+}
+
+async fn plan(lake: &Lake, statement: &str) -> String {
+    let context = lake_context(lake, &SqlOptions::default()).await.unwrap();
+    let executor = Executor::new(context, Session::at(1_800_000_000_000));
+    let text = format!("EXPLAIN {statement}");
+    let answer = executor.run_text(text.as_bytes(), &Bindings::new(), Options::default()).await.unwrap();
+    answer.answer.plan.unwrap().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_cal_do_not_depend_on_sidecars_and_explain_says_which_were_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = lake(folder.path()).await;
+    let statements = statements(&whole).await;
+    let expected = told(&whole, &statements).await;
+    let found = expected.iter().filter(|answer| !answer.contains("results: []")).count();
+    assert!(statements.len() > 20 && found > 15, "{found} of {}", statements.len());
+
+    let search = "RECALL WHERE query = \"prefers\"";
+    let explained = plan(&whole, search).await;
+    assert!(explained.contains("index=fulltext(prefers)") && !explained.contains("read whole"), "{explained}");
+    let explained = plan(&whole, "RECALL beliefs WHERE subject = \"nobody\" AND query = \"tea\"").await;
+    assert!(explained.contains("index=fulltext(tea) and hexastore(subject): 0 of"), "{explained}");
+
+    let texts = sidecars(folder.path(), "fulltext.bin");
+    std::fs::remove_file(&texts[0]).unwrap();
+    std::fs::write(&texts[2], b"nothing").unwrap();
+    let hurt = reopened(folder.path()).await;
+    assert_eq!(told(&hurt, &statements).await, expected);
+    let explained = plan(&hurt, search).await;
+    assert!(explained.contains("2 read whole"), "{explained}");
+
+    std::fs::remove_dir_all(folder.path().join("lake/index")).unwrap();
+    let bare = reopened(folder.path()).await;
+    assert_eq!(told(&bare, &statements).await, expected);
+    assert!(plan(&bare, search).await.contains("3 read whole"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

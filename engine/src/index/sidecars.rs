@@ -9,7 +9,7 @@ use gristmill_connectors::source::SourceBytes;
 use tokio::sync::OnceCell;
 
 use super::builder::IndexKinds;
-use super::fulltext::{FULLTEXT_FILE, LakeText, SegmentText};
+use super::fulltext::{FULLTEXT_FILE, LakeText, SegmentText, UsableText};
 use super::hexastore::{HEXASTORE_FILE, Hexastore};
 use super::reindex::build_again;
 use super::vectors::VectorIndex;
@@ -98,8 +98,13 @@ const OPENING: usize = 8;
 pub struct Sidecars {
     shelves: Mutex<HashMap<SegmentId, Arc<Shelf>>>,
     /// The full text of the segments for which it was last asked.
-    lake_text: tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<LakeText>)>>,
+    lake_text: Held<LakeText>,
+    /// The same without the segments whose full text can't be used.
+    usable_text: Held<UsableText>,
 }
+
+/// What was made of the sidecars of some segments.
+type Held<T> = tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<T>)>>;
 
 /// The sidecars of one segment; `None` once opening one has failed.
 #[derive(Debug, Default)]
@@ -145,9 +150,38 @@ impl Sidecars {
         {
             return Ok(Arc::clone(text));
         }
-        let opened: Vec<_> = segments.iter().map(|segment| self.text_or_read(lake, segment)).collect();
-        let texts: Vec<Arc<SegmentText>> = stream::iter(opened).buffered(OPENING).try_collect().await?;
-        let text = Arc::new(LakeText::new(&texts).file("can't open", "the full-text index")?);
+        let usable = self.usable_text(lake.location(), &segments).await?;
+        let text = match usable.whole() {
+            Some(text) => Arc::clone(text),
+            None => {
+                let opened: Vec<_> = segments.iter().map(|segment| self.text_or_read(lake, segment)).collect();
+                let texts: Vec<Arc<SegmentText>> = stream::iter(opened).buffered(OPENING).try_collect().await?;
+                Arc::new(LakeText::new(&texts).file("can't open", "the full-text index")?)
+            }
+        };
+        *held = Some((ids, Arc::clone(&text)));
+        Ok(text)
+    }
+
+    /// The full text of those of `segments` whose index can be used; there is a warning for each other one, once.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) if tantivy can't read its own files.
+    pub async fn usable_text(
+        &self,
+        location: &LakeLocation,
+        segments: &[Segment],
+    ) -> crate::error::Result<Arc<UsableText>> {
+        let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id.clone()).collect();
+        let mut held = self.usable_text.lock().await;
+        if let Some((known, text)) = &*held
+            && *known == ids
+        {
+            return Ok(Arc::clone(text));
+        }
+        let opened: Vec<_> = segments.iter().map(|segment| self.text(location, segment)).collect();
+        let texts: Vec<Option<Arc<SegmentText>>> = stream::iter(opened).buffered(OPENING).collect().await;
+        let text = Arc::new(UsableText::new(&texts).file("can't open", "the full-text index")?);
         *held = Some((ids, Arc::clone(&text)));
         Ok(text)
     }
@@ -199,6 +233,9 @@ impl Sidecars {
         self.lock().remove(segment);
         // Whoever holds it is opening it anew just now.
         if let Ok(mut held) = self.lake_text.try_lock() {
+            *held = None;
+        }
+        if let Ok(mut held) = self.usable_text.try_lock() {
             *held = None;
         }
     }

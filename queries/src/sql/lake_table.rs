@@ -9,8 +9,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Statistics as PlanStatistics;
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::Result;
 use datafusion::config::TableParquetOptions;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
@@ -23,6 +24,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use gristmill_engine::index::Sidecars;
 use gristmill_engine::lake::{DataFile, Segment, Table};
 use gristmill_engine::segment::SegmentId;
+use gristmill_engine::text::{Statistics, Terms};
 use parquet::arrow::arrow_reader::RowSelection;
 
 use super::conditions::Conditions;
@@ -31,7 +33,7 @@ use super::index_scan::{Rows, Spared, ranges, select};
 use super::indexed_source::IndexedSource;
 
 /// One stored table at one version.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LakeTable {
     table: Table,
     schema: SchemaRef,
@@ -90,14 +92,13 @@ impl LakeTable {
     async fn selected(&self, filters: &[Expr]) -> Selected {
         let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
         let conditions = Conditions::of(filters);
-        let columns: Vec<_> = conditions.columns().collect();
-        let asked = self.sidecars.as_ref().filter(|_| !columns.is_empty()).zip(self.segments());
+        let asked = self.sidecars.as_ref().filter(|_| !conditions.is_empty()).zip(self.segments());
         let Some((sidecars, segments)) = asked else {
             let rows = Precision::Exact(self.rows() as usize);
             return Selected { files: self.files.iter().map(whole).collect(), rows, spared: None };
         };
         let chosen = select(sidecars, self.table.location(), &segments, &conditions).await;
-        let spared = Spared::of(columns, &segments, &chosen);
+        let spared = Spared::of(&conditions, &segments, &chosen);
         let mut files = FileGroup::default();
         for (file, rows) in self.files.iter().zip(chosen) {
             match rows {
@@ -107,6 +108,19 @@ impl LakeTable {
             }
         }
         Selected { files, rows: Precision::Inexact(spared.rows as usize), spared: Some(spared) }
+    }
+
+    /// What the full-text sidecars know of the words of a search, and the table of the other files. `None` if no sidecar can
+    /// be asked.
+    pub(crate) async fn text_statistics(&self, terms: &Terms) -> Option<(Statistics, LakeTable)> {
+        let segments = self.segments()?;
+        let text = self.sidecars.as_ref()?.usable_text(self.table.location(), &segments).await.ok()?;
+        let asked = (Arc::clone(&text), terms.clone());
+        let known = tokio::task::spawn_blocking(move || asked.0.statistics(&asked.1)).await.ok()?.ok()?;
+        let mut rest = self.clone();
+        let mut covered = text.covered().iter();
+        rest.files.retain(|_| !covered.next().copied().unwrap_or_default());
+        Some((known, rest))
     }
 
     /// The rows `rows` (ascending) of the file `number`, in their order, with the columns `columns`.
@@ -158,11 +172,11 @@ impl LakeTable {
 }
 
 /// Statistics that know the number of rows and nothing of the columns.
-fn counted(schema: &SchemaRef, rows: Precision<usize>, bytes: u64) -> Statistics {
-    Statistics {
+fn counted(schema: &SchemaRef, rows: Precision<usize>, bytes: u64) -> PlanStatistics {
+    PlanStatistics {
         num_rows: rows,
         total_byte_size: Precision::Inexact(bytes as usize),
-        ..Statistics::new_unknown(schema)
+        ..PlanStatistics::new_unknown(schema)
     }
 }
 
@@ -181,7 +195,7 @@ impl TableProvider for LakeTable {
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
-    fn statistics(&self) -> Option<Statistics> {
+    fn statistics(&self) -> Option<PlanStatistics> {
         let bytes = self.files.iter().map(|file| file.size).sum();
         Some(counted(&self.schema, Precision::Exact(self.rows() as usize), bytes))
     }
