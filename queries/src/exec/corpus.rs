@@ -26,8 +26,8 @@ use super::lifecycle::{FateCache, Fates, fold, is_contradicted, is_superseded, v
 use super::session::Session;
 use crate::cal::ast::{Address, Target};
 use crate::cal::{CalError, Code};
-use crate::sql::lifecycle::ended;
 use crate::sql::LakeTable;
+use crate::sql::lifecycle::ended;
 
 /// Bytes of grains that one answer holds; more is E030.
 const MAX_ANSWER_BYTES: usize = 256 << 20;

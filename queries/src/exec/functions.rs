@@ -11,7 +11,9 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field as ArrowField};
 use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use gristmill_engine::text::{Scorer, Terms, with_grain};
 use gristmill_schemas::grain::{Field, Grain};
 use gristmill_schemas::json::Json;

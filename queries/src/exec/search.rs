@@ -1,5 +1,7 @@
 //! What a search has to know of all grains: from the full-text sidecars, and by a scan of the segments that have none.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::UInt32Type;
 use datafusion::logical_expr::col;
@@ -27,12 +29,11 @@ pub(super) async fn statistics(corpus: &Corpus<'_>, terms: &Terms) -> Result<Sta
         None => Some(corpus.everything().await?),
         Some((known, rest)) => {
             statistics = known;
-            (rest.files() > 0).then(|| corpus.context.read_table(std::sync::Arc::new(rest))).transpose()?
+            (rest.files() > 0).then(|| corpus.context.read_table(Arc::new(rest))).transpose()?
         }
     };
-    match unread {
-        Some(frame) => count(frame, terms, &mut statistics).await?,
-        None => {}
+    if let Some(frame) = unread {
+        count(frame, terms, &mut statistics).await?;
     }
     Ok(statistics)
 }

@@ -60,8 +60,7 @@ pub(super) async fn select(
     };
     let by_words: Vec<Rows> = segments.iter().map(|_| texts.next().flatten().map_or(Rows::All, Rows::Some)).collect();
     let asked = segments.iter().zip(by_words);
-    let asked: Vec<_> =
-        asked.map(|(segment, rows)| select_in(sidecars, location, segment, &wanted, rows)).collect();
+    let asked: Vec<_> = asked.map(|(segment, rows)| select_in(sidecars, location, segment, &wanted, rows)).collect();
     stream::iter(asked).buffered(OPENING).collect().await
 }
 

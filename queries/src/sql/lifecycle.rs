@@ -13,11 +13,7 @@ use super::lazy::View;
 
 /// The views.
 pub(super) fn views() -> [View; 3] {
-    [
-        ("supersessions", supersessions()),
-        ("lifecycle", folded(None)),
-        ("current", current("lifecycle", None)),
-    ]
+    [("supersessions", supersessions()), ("lifecycle", folded(None)), ("current", current("lifecycle", None))]
 }
 
 /// All events: `content_address`, `event`, `value`, `at`. A grain that supersedes another is an event of the other, at the

@@ -76,8 +76,8 @@ use crate::exec::FateCache;
 
 pub use datafusion::error::DataFusionError;
 pub use datafusion::prelude::SessionContext;
-pub use lake_table::LakeTable;
 pub(crate) use indexed_source::index_notes;
+pub use lake_table::LakeTable;
 pub(crate) use message_views::Around;
 pub use script::{completions, execute, statements};
 pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};
