@@ -6,9 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_connectors::source::SourceBytes;
+use gristmill_schemas::columns::GRAINS;
+use object_store::path::Path;
 use tokio::sync::OnceCell;
 
 use super::builder::IndexKinds;
+use super::facts::{ROW_BYTES, RowFacts};
 use super::fulltext::{FULLTEXT_FILE, LakeText, SegmentText, UsableText};
 use super::hexastore::{HEXASTORE_FILE, Hexastore};
 use super::reindex::build_again;
@@ -92,6 +95,9 @@ pub async fn open_sidecar<S: Sidecar>(
 /// Sidecars that are opened at the same time.
 const OPENING: usize = 8;
 
+/// Bytes of facts about rows that are held at most: those of 32 million rows.
+const FACTS: u64 = 256 << 20;
+
 /// The sidecars of a lake that were asked for. Clones of a lake's handle share them; segments never change, so an open sidecar
 /// stays right for as long as its segment lives.
 #[derive(Debug, Default)]
@@ -114,6 +120,7 @@ struct Shelf {
     text: OnceCell<Option<Arc<SegmentText>>>,
     /// What stands for a full-text index that can't be used: one in memory.
     read_text: OnceCell<Arc<SegmentText>>,
+    facts: OnceCell<Option<Arc<RowFacts>>>,
     /// By the names of their files.
     vectors: tokio::sync::Mutex<HashMap<String, Arc<VectorIndex>>>,
 }
@@ -123,6 +130,29 @@ impl Sidecars {
     pub async fn addresses(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<AddressIndex>> {
         let shelf = self.shelf(&segment.id);
         shelf.addresses.get_or_init(|| open(location, segment)).await.clone()
+    }
+
+    /// What is asked of nearly every row, for each of `segments`; `None` if it isn't known of all of them, because their
+    /// addresses can't be used, they have more than [`FACTS`] bytes of it together, or they are not on this machine.
+    pub async fn facts(&self, location: &LakeLocation, segments: &[Segment]) -> Option<Vec<Arc<RowFacts>>> {
+        let rows: u64 = segments.iter().map(|segment| segment.file.rows).sum();
+        if rows.saturating_mul(ROW_BYTES) > FACTS {
+            return None;
+        }
+        let read: Vec<_> = segments.iter().map(|segment| self.facts_of(location, segment)).collect();
+        stream::iter(read).buffered(OPENING).collect::<Vec<_>>().await.into_iter().collect()
+    }
+
+    async fn facts_of(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<RowFacts>> {
+        let shelf = self.shelf(&segment.id);
+        let read = || async {
+            let addresses = self.addresses(location, segment).await?;
+            let path = location.local_path(&Path::from(format!("{GRAINS}/{}", segment.file.name)))?;
+            let bytes = SourceBytes::map(&path).ok()?;
+            let read = tokio::task::spawn_blocking(|| RowFacts::read(bytes, addresses)).await.ok()?;
+            read.ok().map(Arc::new)
+        };
+        shelf.facts.get_or_init(read).await.clone()
     }
 
     /// The hexastore of `segment`; `None`, with a warning the first time, if there is none that can be used.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 use datafusion::common::JoinType;
@@ -208,20 +208,17 @@ impl<'e> Corpus<'e> {
             Some(fates) => fates,
             None => Arc::new(Fates::of_rows(fold(self.context).await?.filter(named(ADDRESS))?).await?),
         };
-        let rows = self.everything().await?.filter(named(ADDRESS))?.select(vec![col(ADDRESS), col(BLOB)])?;
         let mut hits: HashMap<String, Hit> = HashMap::with_capacity(found.len());
         let mut bytes = 0;
-        for batch in self.collect(rows).await? {
-            let (addresses, blobs) =
-                (cast(batch.column(0), &DataType::Utf8)?, cast(batch.column(1), &DataType::Binary)?);
-            for (address, blob) in addresses.as_string::<i32>().iter().zip(blobs.as_binary::<i32>()) {
-                let (Some(address), Some(blob)) = (address, blob) else { continue };
+        for (address, blob) in self.blobs(&found, named(ADDRESS)).await? {
+            let blob = cast(&blob, &DataType::Binary)?;
+            for blob in blob.as_binary::<i32>().iter().flatten() {
                 bytes += blob.len();
                 if bytes > MAX_ANSWER_BYTES {
                     return Err(too_large());
                 }
-                if let Some(hit) = read(address, blob, terms, fields) {
-                    hits.insert(address.to_owned(), hit);
+                if let Some(hit) = read(&address, blob, terms, fields) {
+                    hits.insert(address.clone(), hit);
                 }
             }
         }
@@ -236,6 +233,27 @@ impl<'e> Corpus<'e> {
             Some(hit)
         };
         Ok(found.into_iter().filter_map(&mut finish).collect())
+    }
+
+    /// The blobs of the grains `found`, for which `filter` holds, each with its address: straight from where the sidecars say
+    /// that they are, or by a scan.
+    async fn blobs(&self, found: &[Found], filter: Expr) -> Result<Vec<(String, ArrayRef)>> {
+        let addresses = found.iter().map(|(address, _)| address.parse().ok()).collect::<Option<Vec<_>>>();
+        if let Some((table, addresses)) = self.lake_table().await?.zip(addresses)
+            && let Some(blobs) = table.blobs(&self.context.state(), &addresses).await?
+        {
+            self.scanned.fetch_add(blobs.len() as u64, Ordering::Relaxed);
+            return Ok(blobs.into_iter().map(|(address, blob)| (address.to_string(), blob)).collect());
+        }
+        let rows = self.everything().await?.filter(filter)?.select(vec![col(ADDRESS), col(BLOB)])?;
+        let mut blobs = Vec::new();
+        for batch in self.collect(rows).await? {
+            let addresses = cast(batch.column(0), &DataType::Utf8)?;
+            for (row, address) in addresses.as_string::<i32>().iter().enumerate() {
+                blobs.extend(address.map(|address| (address.to_owned(), batch.column(1).slice(row, 1))));
+            }
+        }
+        Ok(blobs)
     }
 
     /// The supersessions for which `filter` holds, in order.

@@ -23,6 +23,14 @@ pub(super) enum Rows {
 }
 
 impl Rows {
+    /// The rows, if they are known.
+    pub(super) fn few(&self) -> Option<&[u32]> {
+        match self {
+            Rows::All => None,
+            Rows::Some(rows) => Some(rows),
+        }
+    }
+
     /// True if there may be any.
     fn may_be(&self) -> bool {
         *self != Rows::Some(Vec::new())
@@ -95,7 +103,8 @@ impl Wanted {
     }
 }
 
-fn combinations(conditions: &Conditions) -> Option<Vec<[Option<String>; 3]>> {
+/// The combinations of subject, relation and object that rows may have; `None` if there are too many.
+pub(super) fn combinations(conditions: &Conditions) -> Option<Vec<[Option<String>; 3]>> {
     let mut combinations = vec![[const { None }; 3]];
     for (place, column) in [Indexed::Subject, Indexed::Relation, Indexed::Object].into_iter().enumerate() {
         let Some(values) = conditions.values(column) else { continue };

@@ -19,13 +19,17 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::Morselizer;
 
+use super::covered::CoveredScan;
+
 /// What the sidecars spared each scan of `plan`.
 pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     let source = plan.downcast_ref::<DataSourceExec>().map(DataSourceExec::data_source);
     let scan = source.and_then(|source| source.downcast_ref::<FileScanConfig>());
     let own = scan.and_then(|scan| scan.file_source().downcast_ref::<IndexedSource>());
+    let own = own.map(|source| source.note.to_string());
+    let covered = plan.downcast_ref::<CoveredScan>().map(|scan| format!("{}; no segment is read", scan.note));
     let below = plan.children().into_iter().flat_map(index_notes);
-    own.map(|source| source.note.to_string()).into_iter().chain(below).collect()
+    own.or(covered).into_iter().chain(below).collect()
 }
 
 /// The source and what it says.

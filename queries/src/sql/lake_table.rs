@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -18,6 +18,8 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::{CachedParquetFileReaderFactory, ParquetRowSelection};
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::{ExecutionPlan, collect};
@@ -25,9 +27,13 @@ use gristmill_engine::index::Sidecars;
 use gristmill_engine::lake::{DataFile, Segment, Table};
 use gristmill_engine::segment::SegmentId;
 use gristmill_engine::text::{Statistics, Terms};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::IdentityColumn;
 use parquet::arrow::arrow_reader::RowSelection;
+use tokio::task::JoinSet;
 
 use super::conditions::Conditions;
+use super::covered::{CoveredScan, covered};
 use super::external;
 use super::index_scan::{Rows, Spared, ranges, select};
 use super::indexed_source::IndexedSource;
@@ -41,6 +47,20 @@ pub struct LakeTable {
     files: Vec<DataFile>,
     /// What is asked before a file is read; only `grains` has any.
     sidecars: Option<Arc<Sidecars>>,
+}
+
+/// What the sidecars said.
+struct Asked {
+    conditions: Conditions,
+    segments: Vec<Segment>,
+    /// The rows of each segment.
+    chosen: Vec<Rows>,
+}
+
+impl Asked {
+    fn spared(&self) -> Spared {
+        Spared::of(&self.conditions, &self.segments, &self.chosen)
+    }
 }
 
 /// What a scan reads.
@@ -88,26 +108,70 @@ impl LakeTable {
             .with_statistics(Arc::new(statistics))
     }
 
-    /// The files that `filters` can find something in, with the rows that the sidecars chose.
-    async fn selected(&self, filters: &[Expr]) -> Selected {
-        let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
+    /// Asks the sidecars which rows `filters` can let pass; `None` if they know nothing of the filters.
+    async fn asked(&self, filters: &[Expr]) -> Option<Asked> {
         let conditions = Conditions::of(filters);
-        let asked = self.sidecars.as_ref().filter(|_| !conditions.is_empty()).zip(self.segments());
-        let Some((sidecars, segments)) = asked else {
+        let sidecars = self.sidecars.as_ref().filter(|_| !conditions.is_empty())?;
+        let segments = self.segments()?;
+        let chosen = select(sidecars, self.table.location(), &segments, &conditions).await;
+        Some(Asked { conditions, segments, chosen })
+    }
+
+    /// The rows that were chosen with the columns of `schema`, if the sidecars know all of it.
+    async fn covered(&self, asked: &Asked, schema: SchemaRef) -> Option<RecordBatch> {
+        let Asked { conditions, segments, chosen } = asked;
+        let sidecars = self.sidecars.as_ref()?;
+        covered(sidecars, self.table.location(), segments, conditions, chosen, &schema).await
+    }
+
+    /// The files that something can be found in, with the rows that the sidecars chose.
+    fn selected(&self, asked: Option<&Asked>) -> Selected {
+        let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
+        let Some(asked) = asked else {
             let rows = Precision::Exact(self.rows() as usize);
             return Selected { files: self.files.iter().map(whole).collect(), rows, spared: None };
         };
-        let chosen = select(sidecars, self.table.location(), &segments, &conditions).await;
-        let spared = Spared::of(&conditions, &segments, &chosen);
+        let spared = asked.spared();
         let mut files = FileGroup::default();
-        for (file, rows) in self.files.iter().zip(chosen) {
+        for (file, rows) in self.files.iter().zip(&asked.chosen) {
             match rows {
                 Rows::All => files.push(whole(file)),
                 Rows::Some(rows) if rows.is_empty() => {}
-                Rows::Some(rows) => files.push(self.chosen(file, &rows)),
+                Rows::Some(rows) => files.push(self.chosen(file, rows)),
             }
         }
         Selected { files, rows: Precision::Inexact(spared.rows as usize), spared: Some(spared) }
+    }
+
+    /// The blobs of the grains at `addresses`, each with its address, in no order; `None` if the sidecars can't tell where
+    /// they are. Segments are read side by side.
+    ///
+    /// # Errors
+    /// What reading says.
+    pub(crate) async fn blobs(
+        &self,
+        state: &SessionState,
+        addresses: &[ContentAddress],
+    ) -> Result<Option<Vec<(ContentAddress, ArrayRef)>>> {
+        let Some((sidecars, segments)) = self.sidecars.as_ref().zip(self.segments()) else { return Ok(None) };
+        let mut reads = JoinSet::new();
+        for (number, segment) in segments.iter().enumerate() {
+            let Some(index) = sidecars.addresses(self.table.location(), segment).await else { return Ok(None) };
+            let mut found: Vec<(u32, ContentAddress)> =
+                addresses.iter().filter_map(|address| Some((index.row_of(address)?, *address))).collect();
+            found.sort_unstable();
+            let rows: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
+            let Some(file) = self.files.get(number).filter(|_| !rows.is_empty()) else { continue };
+            let (plan, task) = (self.rows_of(state, file, &rows, &[IdentityColumn::Blob as usize])?, state.task_ctx());
+            reads.spawn(async move { Ok::<_, DataFusionError>((found, collect(plan, task).await?)) });
+        }
+        let mut blobs = Vec::with_capacity(addresses.len());
+        while let Some(read) = reads.join_next().await {
+            let (found, batches) = read.map_err(external)??;
+            let cells = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| batch.column(0).slice(row, 1)));
+            blobs.extend(found.into_iter().map(|(_, address)| address).zip(cells));
+        }
+        Ok(Some(blobs))
     }
 
     /// What the full-text sidecars know of the words of a search, and the table of the other files. `None` if no sidecar can
@@ -135,12 +199,23 @@ impl LakeTable {
         columns: &[usize],
     ) -> Result<Vec<RecordBatch>> {
         let Some(file) = self.files.get(number) else { return Ok(Vec::new()) };
+        collect(self.rows_of(state, file, rows, columns)?, state.task_ctx()).await
+    }
+
+    /// The plan that reads just `rows` (ascending) of `file`, with the columns `columns`.
+    fn rows_of(
+        &self,
+        state: &dyn Session,
+        file: &DataFile,
+        rows: &[u32],
+        columns: &[usize],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let group = FileGroup::new(vec![self.chosen(file, rows)]);
         let scan = FileScanConfigBuilder::new(self.store.clone(), Arc::new(self.source(state)?))
             .with_file_groups(vec![group])
             .with_projection_indices(Some(columns.to_vec()))?
             .build();
-        collect(DataSourceExec::from_data_source(scan), state.task_ctx()).await
+        Ok(DataSourceExec::from_data_source(scan))
     }
 
     /// The file with just some of its rows.
@@ -207,7 +282,14 @@ impl TableProvider for LakeTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Selected { files, rows, spared } = self.selected(filters).await;
+        let asked = self.asked(filters).await;
+        if let Some(asked) = &asked {
+            let schema = datafusion::common::project_schema(&self.schema, projection)?;
+            if let Some(rows) = self.covered(asked, schema).await {
+                return Ok(Arc::new(CoveredScan::new(rows, asked.spared().to_string())?));
+            }
+        }
+        let Selected { files, rows, spared } = self.selected(asked.as_ref());
         let statistics = counted(&self.schema, rows, files.iter().map(|file| file.object_meta.size).sum());
         let mut groups = files.split_files(state.config_options().execution.target_partitions);
         if groups.is_empty() {

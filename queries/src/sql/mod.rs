@@ -16,6 +16,7 @@
 //! | `lake_table` | how is a stored table scanned? |
 //! | `conditions` | what does a filter say about the columns that sidecars know? |
 //! | `index_scan` | which rows of each segment can it let pass, as the sidecars say? |
+//! | `covered` | which scans need no segment? |
 //! | `indexed_source` | how does EXPLAIN show that? |
 //! | `search` | `search(text, k)`, and the standard response to a search |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
@@ -40,6 +41,7 @@ mod compliance;
 mod conditions;
 mod container_file;
 mod cost;
+mod covered;
 mod index_scan;
 mod indexed_source;
 mod lake_table;
