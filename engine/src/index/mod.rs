@@ -7,6 +7,7 @@
 //! | [`vectors`] | which grains are near to a vector? |
 //! | `builder` | how do a segment's rows become its sidecars, while it is written or later? |
 //! | `sidecars` | which sidecars of the lake are open, and what if one can't be opened? |
+//! | `usable` | what has the words of the lake, if some segments have no full text that can be used? |
 //! | `condition` | which sidecars are there, and are they whole and of these rows? |
 //! | `facts` | what is asked of nearly every row that is found? |
 //! | `reindex` | how is a sidecar that is missing or damaged made again? |
@@ -20,6 +21,7 @@ pub mod fulltext;
 pub mod hexastore;
 mod reindex;
 mod sidecars;
+mod usable;
 pub mod vectors;
 
 pub use builder::{IndexBuilder, IndexKinds, SidecarFile};
@@ -28,3 +30,4 @@ pub use condition::{Condition, SidecarState, sidecar_states};
 pub use facts::RowFacts;
 pub use reindex::{ReindexReport, reindex};
 pub use sidecars::{Sidecar, Sidecars, open_sidecar};
+pub use usable::UsableText;

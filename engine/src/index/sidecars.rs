@@ -12,9 +12,10 @@ use tokio::sync::OnceCell;
 
 use super::builder::IndexKinds;
 use super::facts::{ROW_BYTES, RowFacts};
-use super::fulltext::{FULLTEXT_FILE, LakeText, SegmentText, UsableText};
+use super::fulltext::{FULLTEXT_FILE, LakeText, SegmentText};
 use super::hexastore::{HEXASTORE_FILE, Hexastore};
 use super::reindex::build_again;
+use super::usable::UsableText;
 use super::vectors::VectorIndex;
 use crate::error::{Context, EngineError};
 use crate::lake::{Lake, LakeLocation, Segment};

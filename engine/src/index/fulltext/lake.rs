@@ -123,7 +123,7 @@ impl LakeText {
     ///
     /// # Errors
     /// What tantivy says of the files.
-    pub(super) fn statistics(&self, words: &[String]) -> tantivy::Result<Statistics> {
+    pub fn statistics(&self, words: &[String]) -> tantivy::Result<Statistics> {
         let mut statistics = Statistics { documents: self.len(), ..Statistics::new(words.len()) };
         for reader in self.searcher.segment_readers() {
             statistics.words += reader.inverted_index(text_field())?.total_num_tokens();

@@ -21,7 +21,6 @@
 //! | `directory` | how does tantivy read packed files? |
 //! | `query` | what does a search ask for? |
 //! | `lake` | which rows of the lake fit it best? |
-//! | `usable` | what if some segments have no index that can be used? |
 //! | `snippet` | which fields of a grain fit it, and which words around the match are shown? |
 
 mod directory;
@@ -33,14 +32,12 @@ mod snippet;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
-mod usable;
 
 pub use lake::{LakeText, TextHit};
 pub use pack::{DamagedText, SegmentText};
 pub use piece::{TextPiece, TextPieceBuilder, pack};
 pub use query::{Phrase, SearchTerms, TextQuery, TextQueryError};
 pub use snippet::{Highlight, highlight};
-pub use usable::UsableText;
 
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use super::lake::LakeText;
-use super::pack::SegmentText;
-use super::query::TextQuery;
+use super::fulltext::{LakeText, SegmentText, TextQuery};
 use crate::text::{Statistics, Terms};
 
 /// The full text of some of the segments that were asked for.
