@@ -55,6 +55,8 @@ pub struct Common {
     /// Memory to use, roughly, such as 512M or 2G [default: 1G]
     #[arg(long, global = true, env = "GRISTMILL_MEMORY", value_name = "SIZE")]
     pub memory: Option<Size>,
+    #[command(flatten)]
+    pub keys: govern::Keys,
 }
 
 /// How results are printed.
@@ -160,7 +162,7 @@ pub enum Command {
     /// Check the audit log
     #[command(subcommand)]
     Audit(govern::Audit),
-    /// Make and list keys
+    /// Make and list keys; encrypt a lake, and give people new keys
     #[command(subcommand)]
     Keys(govern::KeyCommand),
     /// Write a seeded, realistic corpus
@@ -193,6 +195,9 @@ pub struct Demo {
 pub struct Ingest {
     #[command(flatten)]
     pub results: Results,
+    /// Make the lake an encrypted one first: what comes in is sealed with the keys of the keyring, which is made if there is none
+    #[arg(long)]
+    pub encrypt: bool,
     /// Files, folders, patterns, URIs, or `-` for standard input
     #[arg(required = true, value_name = "SOURCE")]
     pub sources: Vec<String>,

@@ -21,7 +21,7 @@ pub struct Description {
     pub segments: SegmentsDescription,
     /// Sources that were taken in.
     pub sources: SourcesDescription,
-    /// The sidecars of its segments, by name: `addresses`, `hexastore`, `fulltext`, and `vectors:` with each model.
+    /// The sidecars of its segments, by name: `addresses`, `hexastore`, `fulltext`, `words`, and `vectors:` with each model.
     pub sidecars: BTreeMap<String, SidecarDescription>,
 }
 

@@ -17,7 +17,8 @@
 //! | [`text`] | which words has a grain, and how well do they fit a search? |
 //! | [`apply`] | how are grains put and their state changed in bulk, by policy? |
 //! | [`erase`] | what is held about a person, and how is it removed for good? |
-//! | [`keys`] | where are secrets kept? |
+//! | [`keys`] | where are secrets kept, and how is a grain sealed with them? |
+//! | [`encrypt`] | how is what a lake holds sealed, and sealed anew with other keys? |
 //! | [`policy`] | who may take a grain out of what is current? |
 //! | [`error`] | what went wrong, and what would the caller do about it? |
 //!
@@ -27,6 +28,7 @@ pub mod apply;
 pub mod compact;
 mod crew;
 pub mod describe;
+pub mod encrypt;
 pub mod erase;
 pub mod error;
 pub mod export;

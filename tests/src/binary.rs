@@ -13,12 +13,18 @@ use crate::paths::workspace;
 const OF_PACKAGES: [&str; 6] =
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_NAME", "CARGO_BIN_", "CARGO_PRIMARY_PACKAGE", "CARGO_TARGET_TMPDIR"];
 
+/// The environment variable that names a binary that is there already.
+const BINARY: &str = "GRISTMILL_BINARY";
+
 /// Where the binary is.
 ///
 /// # Panics
 /// If it can't be built.
 pub fn path() -> &'static PathBuf {
     static PATH: LazyLock<PathBuf> = LazyLock::new(|| {
+        if let Some(path) = std::env::var_os(BINARY) {
+            return path.into();
+        }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
         build.current_dir(workspace()).args(["build", "--quiet", "--bin", "gristmill"]);

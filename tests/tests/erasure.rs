@@ -39,7 +39,7 @@ fn order(folder: &Path) -> Order {
     // A second order finds the key there.
     let _ = keyring.generate("erasure");
     let ground = Ground { reference: Some("R-1".to_owned()), ..Ground::default() };
-    Order { ground, keyring, signing_key: "erasure".to_owned(), exclusive: true, threads: 2 }
+    Order { ground, keyring, signing_key: "erasure".to_owned(), exclusive: true, destroy_keys: false, threads: 2 }
 }
 
 /// What was found, by the names of the fixture: the reasons, and the bar if there is one.
@@ -146,6 +146,43 @@ async fn visible(lake: &Lake, folder: &Path) -> String {
             .for_each(|bytes| out.push_str(&String::from_utf8_lossy(bytes)));
     }
     out
+}
+
+/// Frames with grains of others, which `number` tells from other files.
+fn of_others(folder: &Path, number: usize) -> std::path::PathBuf {
+    let mut frames = Vec::new();
+    for at in 0..5 {
+        let json = format!(
+            r#"{{"type": "belief", "subject": "bob {number}", "relation": "likes", "object": "tea {at}", "confidence": 0.5, "created_at": 1767225600000}}"#
+        );
+        let blob = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+        write_frame(&blob, &mut frames).unwrap();
+    }
+    frames.extend([0; 4]);
+    let path = folder.join(format!("others-{number}.mgs"));
+    std::fs::write(&path, frames).unwrap();
+    path
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn segments_that_word_filters_rule_out_are_not_read_and_nothing_is_missed() {
+    let mut fixture = lab().await;
+    for number in 0..3 {
+        let file = of_others(fixture.folder(), number);
+        take_in(&mut fixture.lake, &file).await;
+    }
+    let (told, filtered) = plan(&mut fixture.lake, &person(), 2).await.unwrap();
+    assert_eq!((told.segments, told.segments_read, told.segments_skipped), (4, 1, 3));
+    let folder = fixture.folder().join("lake/index");
+    for segment in std::fs::read_dir(folder).unwrap() {
+        std::fs::remove_file(segment.unwrap().path().join("words.bin")).unwrap();
+    }
+    let mut lake = Lake::open(&fixture.folder().join("lake").display().to_string()).await.unwrap();
+    let (told, whole) = plan(&mut lake, &person(), 2).await.unwrap();
+    assert_eq!((told.segments_read, told.segments_skipped), (4, 0));
+    assert_eq!(by_key(&fixture, &filtered), by_key(&fixture, &whole));
+    assert_eq!(filtered.grains.len(), whole.grains.len());
+    assert_eq!(filtered.unsearchable, whole.unsearchable);
 }
 
 #[tokio::test(flavor = "multi_thread")]

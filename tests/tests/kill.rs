@@ -1,5 +1,5 @@
-//! An ingest that is killed at any moment leaves the lake at a committed version, and going on from there ends where an
-//! undisturbed run ends.
+//! An ingest, a compaction or an application of operations that is killed at any moment leaves the lake at a committed version,
+//! and going on from there ends where an undisturbed run ends.
 //!
 //! Kills [`KILLS`] times; the environment variable `GRISTMILL_KILLS` asks for another number.
 
@@ -103,7 +103,7 @@ async fn triples(table: &Table, columns: [&str; 3]) -> Vec<(String, String, Stri
 
 #[test]
 fn an_ingest_that_is_killed_again_and_again_ends_with_the_rows_of_an_undisturbed_one() {
-    let kills: usize = std::env::var("GRISTMILL_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(KILLS);
+    let kills = kills();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let corpus = at("corpus").display().to_string();
@@ -157,4 +157,111 @@ fn check_committed(lake: &Path, expected: &Content) {
     };
     assert!(is_part(&found.states, &expected.states), "states come in once");
     assert!(is_part(&found.rejects, &expected.rejects), "rejects come in once");
+}
+
+/// True if the chain of the audit log holds.
+fn audit_holds(lake: &Path) -> bool {
+    command(lake, &["audit", "verify"]).status().unwrap().code() == Some(0)
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+fn kills() -> usize {
+    std::env::var("GRISTMILL_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(KILLS)
+}
+
+/// Kills the command at many points of its run over copies of the lake `pristine`. After each kill `left` looks at the lake;
+/// then the command runs to its end, and `done` looks at it.
+fn kill_again_and_again(pristine: &Path, arguments: &[&str], left: impl Fn(&Path), done: impl Fn(&Path)) {
+    let lake = pristine.with_file_name("killed");
+    copy(pristine, &lake);
+    let started = Instant::now();
+    must(&lake, arguments);
+    let whole_run = started.elapsed();
+    done(&lake);
+    std::fs::remove_dir_all(&lake).unwrap();
+    let (mut killed, mut runs) = (0, 0);
+    while killed < kills() {
+        runs += 1;
+        assert!(runs < 20 * kills() + 100, "{killed} kills in {runs} runs");
+        copy(pristine, &lake);
+        let child = command(&lake, arguments).spawn().unwrap();
+        killed += usize::from(kill_after(child, whole_run.mul_f64(share(runs))));
+        assert!(audit_holds(&lake), "run {runs}");
+        left(&lake);
+        must(&lake, arguments);
+        assert!(audit_holds(&lake), "run {runs}");
+        done(&lake);
+        std::fs::remove_dir_all(&lake).unwrap();
+    }
+}
+
+#[test]
+fn a_compaction_that_is_killed_loses_and_doubles_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let corpus = at("corpus").display().to_string();
+    let pristine = at("pristine");
+    must(&at("none"), &["generate", &corpus, "--grains", "6000", "--file-grains", "500", "--people", "50"]);
+    for number in 0..12 {
+        let file = at("corpus").join(format!("corpus-{number:05}.mg"));
+        must(&pristine, &["ingest", &file.display().to_string()]);
+    }
+    let expected = content(&pristine);
+    assert_eq!(expected.grains.len(), 6_000);
+    let same = |lake: &Path| assert_eq!(content(lake), expected);
+    kill_again_and_again(&pristine, &["compact"], same, |lake| {
+        same(lake);
+        must(lake, &["gc", "--older-than", "0s", "--retention", "0s"]);
+        same(lake);
+    });
+}
+
+#[test]
+fn an_apply_that_is_killed_does_a_batch_or_leaves_it_and_the_next_run_does_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let pristine = at("pristine");
+    let belief = |number: usize, object: &str| {
+        format!(
+            r#"{{"type": "belief", "subject": "s{number}", "relation": "is", "object": "{object}", "confidence": 1.0, "created_at": 1767225600000}}"#
+        )
+    };
+    let put: Vec<String> =
+        (0..400).map(|number| format!(r#"{{"op": "put", "grain": {}}}"#, belief(number, "old"))).collect();
+    std::fs::write(at("put.jsonl"), put.join("\n")).unwrap();
+    must(&pristine, &["apply", &at("put.jsonl").display().to_string(), "--out", &at("answers").display().to_string()]);
+    let answers = std::fs::read_to_string(at("answers")).unwrap();
+    let addresses = answers.lines().map(|line| {
+        let answer: serde_json::Value = serde_json::from_str(line).unwrap();
+        answer["content_address"].as_str().unwrap().to_owned()
+    });
+    let operations = addresses.enumerate().map(|(number, address)| match number % 4 {
+        0 => format!(r#"{{"op": "supersede", "address": "{address}", "grain": {}}}"#, belief(number, "new")),
+        1 => format!(r#"{{"op": "contradict", "address": "{address}", "reason": "wrong"}}"#),
+        2 => format!(r#"{{"op": "verify", "address": "{address}", "status": "verified"}}"#),
+        _ => format!(r#"{{"op": "put", "grain": {}}}"#, belief(number, "another")),
+    });
+    std::fs::write(at("ops.jsonl"), operations.collect::<Vec<_>>().join("\n")).unwrap();
+    let (before, ops) = (content(&pristine), at("ops.jsonl").display().to_string());
+    assert_eq!((before.grains.len(), before.states.len()), (400, 0));
+    let half = |lake: &Path| {
+        let found = content(lake);
+        assert!(matches!((found.grains.len(), found.states.len()), (400 | 600, 0 | 200)), "a batch is done or not");
+        assert!(before.grains.keys().all(|address| found.grains.contains_key(address)), "nothing is lost");
+    };
+    kill_again_and_again(&pristine, &["apply", &ops], half, |lake| {
+        let found = content(lake);
+        assert_eq!((found.grains.len(), found.states.len()), (600, 200));
+    });
 }

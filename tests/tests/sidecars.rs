@@ -296,7 +296,10 @@ async fn searches_by_vectors_and_by_both_find_a_text_by_itself_and_never_answer_
     }
     let indexes = "SELECT index, state, count(*) FROM indexes GROUP BY 1, 2 ORDER BY 1";
     let indexes: Vec<String> = ask(&lake, indexes).await.unwrap().iter().map(|row| row.join(" ")).collect();
-    assert_eq!(indexes, ["addresses fresh 3", "fulltext fresh 3", "hexastore fresh 3", "vectors:letters fresh 3"]);
+    assert_eq!(
+        indexes,
+        ["addresses fresh 3", "fulltext fresh 3", "hexastore fresh 3", "vectors:letters fresh 3", "words fresh 3"]
+    );
 
     let file = std::fs::read_dir(folder.path().join("lake/index")).unwrap();
     let file = file.flat_map(|segment| std::fs::read_dir(segment.unwrap().path()).unwrap());

@@ -51,14 +51,17 @@ pub struct Selector {
 }
 
 /// Where keys are.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Keys {
     /// The keyring [default: gristmill/keyring.json in the user's configuration folder]
-    #[arg(long, env = "GRISTMILL_KEYRING", value_name = "FILE")]
+    #[arg(long, global = true, env = "GRISTMILL_KEYRING", value_name = "FILE", help_heading = "Keys")]
     pub keyring: Option<PathBuf>,
     /// A file whose first line is the passphrase [default: the environment variable GRISTMILL_PASSPHRASE]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Keys")]
     pub passphrase_file: Option<PathBuf>,
+    /// Leave out what is sealed, so that the rest of an encrypted lake can be read without its keys
+    #[arg(long, global = true, help_heading = "Keys")]
+    pub leave_out_sealed: bool,
 }
 
 #[derive(Debug, Args)]
@@ -85,8 +88,10 @@ pub struct Erase {
     /// The operator of the lake, for the certificate
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
-    #[command(flatten)]
-    pub keys: Keys,
+    /// Destroy the keys of the people in an encrypted lake: what is sealed with them is gone at once, and nothing of it is
+    /// written again
+    #[arg(long)]
+    pub destroy_keys: bool,
     /// The key that signs the certificate
     #[arg(long, default_value = "erasure", value_name = "NAME")]
     pub signing_key: String,
@@ -104,8 +109,6 @@ pub struct ReportSubject {
     /// Write the grains here, one JSON object a line [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    #[command(flatten)]
-    pub keys: Keys,
 }
 
 #[derive(Debug, Subcommand)]
@@ -148,8 +151,6 @@ pub struct ProveInclusion {
     pub leaves: PathBuf,
     /// The address
     pub address: String,
-    #[command(flatten)]
-    pub keys: Keys,
 }
 
 #[derive(Debug, Args)]
@@ -184,14 +185,38 @@ pub enum KeyCommand {
         #[arg(default_value = "erasure")]
         name: String,
         #[command(flatten)]
-        keys: Keys,
-        #[command(flatten)]
         results: Results,
     },
     /// List the keys: names, kinds, DIDs; needs no passphrase
     List {
         #[command(flatten)]
-        keys: Keys,
+        results: Results,
+    },
+    /// Encrypt the lake: everything that it holds is sealed now, and everything that comes in from now on; makes the keyring
+    /// if there is none
+    Encrypt {
+        /// Nobody else writes to the lake: remove files that no version names at once, whatever their age
+        #[arg(long)]
+        exclusive: bool,
+        #[command(flatten)]
+        results: Results,
+    },
+    /// Give people new keys, seal what is theirs anew, and end the keys that they had; addresses stay
+    Rotate {
+        /// A user id [default: everybody, and grains without a user]
+        #[arg(long, value_name = "ID")]
+        user: Vec<String>,
+        /// Nobody else writes to the lake: remove files that no version names at once, whatever their age
+        #[arg(long)]
+        exclusive: bool,
+        #[command(flatten)]
+        results: Results,
+    },
+    /// Give the keyring another passphrase; no key changes
+    Passphrase {
+        /// A file whose first line is the new passphrase
+        #[arg(long, value_name = "FILE")]
+        new_passphrase_file: PathBuf,
         #[command(flatten)]
         results: Results,
     },

@@ -4,7 +4,6 @@ use std::io::{IsTerminal, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gristmill_engine::lake::Lake;
 use gristmill_queries::cal::fields::FIELDS;
 use gristmill_queries::cal::grain_type::{PLURALS, SINGULARS};
 use gristmill_queries::cal::time::TimePoint;
@@ -183,7 +182,7 @@ struct Running {
 
 impl Running {
     async fn start(context: &Context, arguments: &Cal) -> Result<Running, Failure> {
-        let lake = Lake::open(context.lake()).await?;
+        let lake = context.open_lake().await?;
         let options = SqlOptions {
             threads: context.threads(),
             memory: context.common.memory.map(|memory| memory.0 as usize),

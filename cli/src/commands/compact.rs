@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use gristmill_engine::compact::{CompactOptions, compact};
-use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
 
 use super::Context;
@@ -15,7 +14,7 @@ use crate::progress::Progress;
 /// Merges what is small.
 pub async fn run(context: &Context, arguments: Compact) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
-    let mut lake = Lake::open(context.lake()).await?;
+    let mut lake = context.open_lake().await?;
     let options = CompactOptions { threads: context.threads(), ..CompactOptions::default() };
     let progress = Arc::new(WorkProgress::default());
     stop_on_interrupt(Arc::clone(&progress));

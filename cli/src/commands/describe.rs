@@ -1,7 +1,6 @@
 //! `describe`: what the lake is made of.
 
 use gristmill_engine::describe::describe;
-use gristmill_engine::lake::Lake;
 
 use super::Context;
 use crate::args::Describe;
@@ -10,7 +9,7 @@ use crate::exit::{Failure, Outcome};
 /// Shows tables, segments, sources and sidecars.
 pub async fn run(context: &Context, arguments: Describe) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
-    let lake = Lake::open(context.lake()).await?;
+    let lake = context.open_lake().await?;
     printer.record(&describe(&lake).await?)?;
     Ok(Outcome::Done)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::TryStreamExt;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::export::{ExportFormat, ExportOptions, export};
-use gristmill_engine::lake::{Lake, RowStream};
+use gristmill_engine::lake::RowStream;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::sql::select_grains;
 use gristmill_schemas::container::Codec;
@@ -23,7 +23,7 @@ use crate::progress::Progress;
 pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failure> {
     let printer = context.printer(Results::default());
     let format = format_of(&arguments)?;
-    let lake = Lake::open(context.lake()).await?;
+    let lake = context.open_lake().await?;
     let rows = match &arguments.condition {
         Some(condition) => picked(context, format, condition).await?,
         None => lake.scan(format.columns())?,

@@ -1,7 +1,6 @@
 //! `gc`: files that aren't part of the lake go.
 
 use gristmill_engine::gc::{GcOptions, collect_garbage};
-use gristmill_engine::lake::Lake;
 
 use super::Context;
 use crate::args::Gc;
@@ -16,7 +15,7 @@ pub async fn run(context: &Context, arguments: Gc) -> Result<Outcome, Failure> {
         retention: duration("--retention", &arguments.retention)?,
         dry_run: arguments.dry_run,
     };
-    let mut lake = Lake::open(context.lake()).await?;
+    let mut lake = context.open_lake().await?;
     printer.record(&collect_garbage(&mut lake, &options).await?)?;
     Ok(Outcome::Done)
 }

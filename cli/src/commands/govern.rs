@@ -1,7 +1,7 @@
 //! `apply`, `erase`, `report-subject`, `certificate`, `audit`, `keys`.
 
 use std::io::{BufRead, BufReader, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gristmill_engine::apply::{Answer, ApplyOptions, apply as run_apply};
 use gristmill_engine::erase::{
@@ -9,21 +9,17 @@ use gristmill_engine::erase::{
     plan as run_plan, verify as check,
 };
 use gristmill_engine::error::EngineError;
-use gristmill_engine::keys::Keyring;
-use gristmill_engine::lake::Lake;
 
 use super::Context;
+use super::keys::keyring;
 use crate::args::govern::{
-    Apply, Audit, Certificate, Erase, KeyCommand, Keys, ProveInclusion, ReportSubject, Selector, VerifyCertificate,
+    Apply, Audit, Certificate, Erase, ProveInclusion, ReportSubject, Selector, VerifyCertificate,
 };
 use crate::exit::{Failure, Outcome};
 
-/// Environment variable of the passphrase.
-const PASSPHRASE: &str = "GRISTMILL_PASSPHRASE";
-
 /// Applies operations in bulk; one answer a line.
 pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failure> {
-    let mut lake = Lake::open_or_create(context.lake()).await?;
+    let mut lake = context.open_or_create_lake().await?;
     let mut lines: Box<dyn BufRead> = match arguments.operations.to_str() {
         Some("-") => Box::new(BufReader::new(std::io::stdin())),
         _ => {
@@ -74,7 +70,7 @@ fn write_line(sink: &mut dyn Write, value: &impl serde::Serialize) -> Result<(),
 pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
     let request = request(&arguments.selector)?;
-    let mut lake = Lake::open(context.lake()).await?;
+    let mut lake = context.open_lake().await?;
     if !arguments.execute {
         let (plan, _) = run_plan(&mut lake, &request, context.threads()).await?;
         printer.record(&plan)?;
@@ -87,9 +83,10 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
             legal_ground: arguments.legal_ground,
             operator: arguments.operator,
         },
-        keyring: keyring(&arguments.keys)?,
+        keyring: keyring(&context.common.keys)?,
         signing_key: arguments.signing_key,
         exclusive: arguments.exclusive,
+        destroy_keys: arguments.destroy_keys,
         threads: context.threads(),
     };
     let erased = run_erasure(&mut lake, &request, &order).await?;
@@ -119,11 +116,11 @@ fn hint(context: &Context, plan: &Plan) {
 /// Hands out what the lake holds about somebody.
 pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outcome, Failure> {
     let request = request(&arguments.selector)?;
-    let mut lake = Lake::open(context.lake()).await?;
+    let mut lake = context.open_lake().await?;
     let (plan, survey) = run_plan(&mut lake, &request, context.threads()).await?;
     // Without a keyring the audit entry says what was done and not, under a pseudonym, for whom.
     let key =
-        keyring(&arguments.keys).ok().map(|keyring| keyring.derive("gristmill/erasure/pseudonyms")).transpose()?;
+        keyring(&context.common.keys).ok().map(|keyring| keyring.derive("gristmill/erasure/pseudonyms")).transpose()?;
     let mut sink = sink(arguments.out.as_deref())?;
     let mut write = |held: &Disclosed| write_line(&mut sink, held);
     let count = disclose(&mut lake, &request, &survey, key.as_ref(), &mut write).await?;
@@ -173,7 +170,7 @@ fn verify_certificate(context: &Context, arguments: &VerifyCertificate) -> Resul
 
 fn prove(context: &Context, arguments: &ProveInclusion) -> Result<Outcome, Failure> {
     let address = arguments.address.parse().map_err(|error| Failure::usage(format!("{error}")))?;
-    match Inclusion::of(&address, &read(&arguments.leaves)?, &keyring(&arguments.keys)?)? {
+    match Inclusion::of(&address, &read(&arguments.leaves)?, &keyring(&context.common.keys)?)? {
         Some(proof) => {
             context.printer(arguments.results).record(&proof)?;
             Ok(Outcome::Done)
@@ -185,57 +182,10 @@ fn prove(context: &Context, arguments: &ProveInclusion) -> Result<Outcome, Failu
 /// Walks the audit log.
 pub async fn audit(context: &Context, arguments: Audit) -> Result<Outcome, Failure> {
     let Audit::Verify { results } = arguments;
-    let mut lake = Lake::open(context.lake()).await?;
+    let mut lake = context.open_lake().await?;
     let verdict = lake.verify_audit().await?;
     context.printer(results).record(&verdict)?;
     Ok(if verdict.bad == 0 { Outcome::Done } else { Outcome::Problems })
-}
-
-/// Makes or lists keys.
-pub fn keys(context: &Context, arguments: KeyCommand) -> Result<Outcome, Failure> {
-    match arguments {
-        KeyCommand::Generate { name, keys, results } => {
-            let path = path_of(&keys)?;
-            let mut keyring = Keyring::open_or_create(&path, &passphrase(&keys)?)?;
-            let did = keyring.generate(&name)?;
-            let made = serde_json::json!({ "name": name, "kind": "ed25519", "did": did, "keyring": path });
-            context.printer(results).record(&made)?;
-        }
-        KeyCommand::List { keys, results } => {
-            for key in Keyring::public(&path_of(&keys)?)? {
-                context.printer(results).record(&key)?;
-            }
-        }
-    }
-    Ok(Outcome::Done)
-}
-
-fn keyring(keys: &Keys) -> Result<Keyring, Failure> {
-    Ok(Keyring::open(&path_of(keys)?, &passphrase(keys)?)?)
-}
-
-fn path_of(keys: &Keys) -> Result<PathBuf, Failure> {
-    if let Some(path) = &keys.keyring {
-        return Ok(path.clone());
-    }
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
-    let configuration = configuration
-        .ok_or_else(|| Failure::usage("there is no configuration folder: say where the keyring is with --keyring"))?;
-    Ok(configuration.join("gristmill/keyring.json"))
-}
-
-fn passphrase(keys: &Keys) -> Result<String, Failure> {
-    match &keys.passphrase_file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::environment(&format!("can't read `{}`", path.display()), &error))?;
-            Ok(text.lines().next().unwrap_or_default().to_owned())
-        }
-        None => std::env::var(PASSPHRASE).map_err(|_| {
-            Failure::usage(format!("the keyring needs its passphrase: set {PASSPHRASE} or give --passphrase-file"))
-        }),
-    }
 }
 
 fn request(selector: &Selector) -> Result<Request, Failure> {

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use gristmill_connectors::source::discover;
 use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, OnError, ingest};
-use gristmill_engine::lake::Lake;
 use gristmill_schemas::grain::Mode;
 
 use super::Context;
@@ -18,7 +17,10 @@ use crate::progress::{Position, Progress};
 pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
     let sources = discover(&arguments.sources).await?;
-    let mut lake = Lake::open_or_create(context.lake()).await?;
+    let mut lake = match arguments.encrypt {
+        true => context.encrypted_lake().await?,
+        false => context.open_or_create_lake().await?,
+    };
     let options = IngestOptions {
         kind: arguments.kind.0,
         on_error: match arguments.on_error {

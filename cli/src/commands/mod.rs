@@ -12,6 +12,7 @@ mod govern;
 mod grain;
 mod ingest;
 mod inspect;
+mod keys;
 mod manual;
 mod reindex;
 mod scan;
@@ -53,7 +54,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::ReportSubject(arguments) => govern::report(&context, arguments).await,
         Command::Certificate(arguments) => govern::certificate(&context, arguments),
         Command::Audit(arguments) => govern::audit(&context, arguments).await,
-        Command::Keys(arguments) => govern::keys(&context, arguments),
+        Command::Keys(arguments) => keys::run(&context, arguments).await,
         Command::Scan(arguments) => scan::run(&context, arguments).await,
         Command::Reindex(arguments) => reindex::run(&context, arguments).await,
         Command::Search(arguments) => search::run(&context, arguments).await,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use gristmill_engine::index::vectors::files::VectorFiles;
 use gristmill_engine::index::vectors::{VectorReport, VectorSource, index_vectors};
 use gristmill_engine::index::{IndexKinds, ReindexReport, reindex};
-use gristmill_engine::lake::Lake;
 use serde::Serialize;
 
 use super::Context;
@@ -24,7 +23,7 @@ struct Report {
 /// Looks at every segment's sidecars and makes again what isn't whole; then makes vectors, if they are asked for.
 pub async fn run(context: &Context, arguments: Reindex) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
-    let lake = Lake::open(context.lake()).await?;
+    let lake = context.open_lake().await?;
     let source = match (&arguments.vectors[..], arguments.embed) {
         ([], false) => None,
         ([], true) => context.embedder()?.map(VectorSource::Embedder),

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use gristmill_engine::lake::Lake;
 use gristmill_queries::packs::report::{Digest, Form, Reporter};
 use gristmill_queries::packs::{
     self, ExampleResult, NAMES, Pack, PackError, Rule, Scan, ScanOptions, Severity, Since, Summary, run_examples,
@@ -23,7 +22,7 @@ pub async fn run(context: &Context, arguments: args::Scan) -> Result<Outcome, Fa
     }
     let names: Vec<&str> = arguments.packs.iter().map(String::as_str).collect();
     let packs = find(if names.is_empty() { NAMES } else { &names })?;
-    let mut lake = Lake::open(context.lake()).await?;
+    let mut lake = context.open_lake().await?;
     let options = ScanOptions { sql: options(context)?, since: since(arguments.since.as_deref())? };
     let scan = Scan::prepare(&lake, packs, &options).await.map_err(failure)?;
     let summary = match form(context, &arguments) {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{SearchMode, SqlOptions, lake_context, search, search_rows};
 
 use super::Context;
@@ -16,7 +15,7 @@ const COLUMNS: &str = "round(score, 3) AS score, type, snippet, matched_fields, 
 /// Prints the standard response as JSON; for other formats a row for each grain.
 pub async fn run(context: &Context, arguments: Search) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
-    let lake = Lake::open(context.lake()).await?;
+    let lake = context.open_lake().await?;
     let memory = context.common.memory.map(|memory| memory.0 as usize);
     let embedder = context.embedder()?;
     let mode = match arguments.mode {

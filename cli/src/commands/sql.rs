@@ -53,7 +53,7 @@ pub fn options(context: &Context) -> Result<SqlOptions, Failure> {
 pub async fn session(context: &Context) -> Result<SessionContext, Failure> {
     let options = options(context)?;
     match Lake::open(context.lake()).await {
-        Ok(lake) => lake_context(&lake, &options).await.map_err(failure),
+        Ok(lake) => lake_context(&context.unlocked(lake)?, &options).await.map_err(failure),
         Err(EngineError::NoLake(uri)) => {
             tracing::info!(uri, "no lake: only files can be queried");
             bare_context(&options).map_err(failure)

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
-use gristmill_engine::lake::Lake;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_engine::verify::{Part, Subset, VerifyOptions, verify_lake, verify_sources};
 use gristmill_schemas::grain::Mode;
@@ -37,7 +36,7 @@ pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failur
     let watched = Arc::clone(&progress);
     let shown = Progress::show(&context.common, "verify", move || position(&watched));
     let report = if arguments.sources.is_empty() {
-        verify_lake(&Lake::open(context.lake()).await?, part, &options, progress).await
+        verify_lake(&context.open_lake().await?, part, &options, progress).await
     } else {
         verify_sources(discover(&arguments.sources).await?, &options, progress).await
     };

@@ -15,7 +15,7 @@ use crate::policy::{Facts, HOPS, Known};
 
 /// Facts of grains, of the lake and of the batch, and the lifecycle state of those that operations are about.
 #[derive(Debug, Default)]
-pub(super) struct Ground {
+pub(crate) struct Ground {
     facts: HashMap<ContentAddress, Facts>,
     /// Whether each is contradicted, and its verification status.
     states: HashMap<ContentAddress, (bool, Option<String>)>,
@@ -29,7 +29,7 @@ impl Known for Ground {
 
 impl Ground {
     /// Looks up `wanted` in `lake`, and their ancestors as far as the gate walks.
-    pub(super) async fn look_up(
+    pub(crate) async fn look_up(
         lake: &Lake,
         known: &KnownAddresses,
         wanted: HashSet<ContentAddress>,
@@ -52,7 +52,7 @@ impl Ground {
     }
 
     /// Adds a grain of the batch itself.
-    pub(super) fn add(&mut self, address: ContentAddress, facts: Facts) {
+    pub(crate) fn add(&mut self, address: ContentAddress, facts: Facts) {
         self.facts.insert(address, facts);
     }
 

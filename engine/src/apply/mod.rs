@@ -12,5 +12,6 @@ mod operation;
 mod run;
 mod segment;
 
+pub(crate) use ground::Ground;
 pub use operation::{Operation, Request};
 pub use run::{Answer, ApplyOptions, ApplyReport, apply, apply_requests};

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use chrono::Utc;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
+use gristmill_schemas::columns::{LifecycleEvent, StateRow};
 use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload, act_message};
@@ -296,15 +296,15 @@ impl<'a> Apply<'a> {
             return Ok(());
         }
         if !outcome.events.is_empty() {
-            let batch = state_batch(&outcome.events).file("can't write", "state")?;
-            let file = self.lake.state.write_file(&batch).await?;
+            let file = self.lake.write_events(&outcome.events).await?;
             let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
             self.lake.state.commit(change, self.action, ATTEMPTS).await?;
         }
         if !outcome.grains.is_empty() {
             let (location, grains) = (self.lake.location().clone(), outcome.grains.clone());
             let now = Utc::now().timestamp_micros();
-            let written = tokio::task::spawn_blocking(move || write(&location, grains, now));
+            let keys = self.lake.keys_to_write()?;
+            let written = tokio::task::spawn_blocking(move || write(&location, grains, now, keys.as_deref()));
             let segment = written.await.file("can't finish", "a segment")??;
             let mut change = Change { changes_rows: true, ..Change::default() };
             self.lake.publish_segment(&mut change, segment).await?;

@@ -12,6 +12,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
 use crate::error::{Context, EngineError, Result};
 use crate::index::{IndexBuilder, IndexKinds};
+use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
 use crate::progress::WorkProgress;
 use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, SegmentReader, WrittenSegment, grains_properties};
@@ -40,6 +41,11 @@ pub(super) struct Merge {
     chosen_bytes: usize,
     threads: usize,
     progress: Arc<WorkProgress>,
+    sealed: bool,
+    /// What tells sealed rows that are erased; these are left out.
+    keys: Option<Arc<LakeKeys>>,
+    /// Rows that were left out.
+    dropped: u64,
 }
 
 /// The next row of an input.
@@ -79,9 +85,11 @@ impl PartialEq for Head {
 impl Eq for Head {}
 
 impl Merge {
-    /// A merge of `segments`, each of which is sorted.
+    /// A merge of `segments`, each of which is sorted. If they are `sealed`, their rows stay so, but for those whose keys were
+    /// destroyed: of these nothing stays.
     pub(super) fn new(
         segments: Vec<SegmentReader>,
+        (sealed, keys): (bool, Option<Arc<LakeKeys>>),
         threads: usize,
         progress: Arc<WorkProgress>,
     ) -> Result<Merge, Fault> {
@@ -94,6 +102,9 @@ impl Merge {
             chosen_bytes: 0,
             threads: if threads == 0 { cores() } else { threads },
             progress,
+            sealed,
+            keys: keys.filter(|_| sealed),
+            dropped: 0,
         };
         for (input, segment) in segments.iter().enumerate() {
             merge.inputs.push(segment.read(0..segment.row_groups(), None, BATCH_ROWS)?);
@@ -102,6 +113,11 @@ impl Merge {
             }
         }
         Ok(merge)
+    }
+
+    /// Rows that were left out so far.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// True if no row is left.
@@ -113,7 +129,12 @@ impl Merge {
     fn refill(&mut self, input: usize) -> Result<Option<Head>, Fault> {
         let Some(reader) = self.inputs.get_mut(input) else { return Ok(None) };
         for batch in reader {
-            let batch = batch?;
+            let mut batch = batch?;
+            if let Some(keys) = &self.keys {
+                let rows = batch.num_rows();
+                batch = keys.without_erased(batch)?;
+                self.dropped += (rows - batch.num_rows()) as u64;
+            }
             if batch.num_rows() > 0 {
                 let keys = Arc::new(RowKeys::of(&batch)?);
                 self.held.push(batch);
@@ -125,12 +146,12 @@ impl Merge {
 
     /// Writes the next `rows` rows to a new segment, encoding on several threads.
     pub(super) fn write(&mut self, location: &LakeLocation, rows: u64) -> Result<WrittenSegment> {
-        let id = SegmentId::new();
+        let id = SegmentId::new_sealed(self.sealed);
         let data = location.scratch_file()?;
         let fault = |error: Fault| -> Result<()> { Err(error).file("can't write the segment", id.as_str()) };
         let file = SegmentFile::create(&data, grains_schema(), grains_properties())
             .file("can't write the segment", id.as_str())?;
-        let indexes = IndexBuilder::new(IndexKinds::ALL);
+        let indexes = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
         let threads = self.threads;
         std::thread::scope(|scope| -> Result<()> {
             // Holding nothing: a row group that no thread has time for waits in the merge.

@@ -52,6 +52,8 @@ pub struct CompactReport {
     pub segments_after: u64,
     /// Rows that were copied into new segments.
     pub rows: u64,
+    /// Sealed rows that were left out because their keys were destroyed.
+    pub erased_rows: u64,
     /// Bytes of the segments that were merged.
     pub bytes_before: u64,
     /// Bytes of the segments that took their places.
@@ -83,7 +85,9 @@ pub async fn compact(lake: &mut Lake, options: &CompactOptions, progress: Arc<Wo
     for group in groups {
         // One commit for each group: what is merged stays merged, and no file lies about for long without being named.
         let change = merge_group(lake, group, options, &progress).await?;
-        report.rows += change.removed.iter().map(|file| file.rows).sum::<u64>();
+        let before = change.removed.iter().map(|file| file.rows).sum::<u64>();
+        report.rows += before;
+        report.erased_rows += before - change.added.iter().map(|file| file.rows).sum::<u64>();
         report.bytes_before += change.removed.iter().map(|file| file.size).sum::<u64>();
         report.bytes_after += change.added.iter().map(|file| file.size).sum::<u64>();
         lake.grains.commit(change, "compact", COMMIT_ATTEMPTS).await?;
@@ -100,6 +104,7 @@ pub async fn compact(lake: &mut Lake, options: &CompactOptions, progress: Arc<Wo
             "segments_before": report.segments_before,
             "segments_after": report.segments_after,
             "rows": report.rows,
+            "erased_rows": report.erased_rows,
             "version": report.version,
         });
         lake.record("compact", details).await?;
@@ -124,7 +129,9 @@ async fn merge_group(
     }
     let rows: u64 = group.iter().map(|segment| segment.file.rows).sum();
     let bytes: u64 = group.iter().map(|segment| segment.file.size).sum();
-    let mut merge = Merge::new(readers, options.threads, Arc::clone(progress)).file("can't merge", "segments")?;
+    let sealed = group.iter().any(|segment| segment.id.is_sealed());
+    let keys = (sealed, lake.keys().cloned());
+    let mut merge = Merge::new(readers, keys, options.threads, Arc::clone(progress)).file("can't merge", "segments")?;
     let mut written = 0;
     for wanted in plan::sizes(rows, options.target_rows) {
         let location = lake.location().clone();
@@ -132,16 +139,20 @@ async fn merge_group(
         let (back, segment) = job.await.file("can't finish", "a merge")??;
         merge = back;
         written += segment.rows;
-        lake.publish_segment(&mut change, segment).await?;
+        if segment.rows > 0 {
+            lake.publish_segment(&mut change, segment).await?;
+        }
         WorkProgress::add(&progress.bytes, (bytes as f64 * wanted as f64 / rows.max(1) as f64) as u64);
         if progress.is_stopped() {
             return Err(EngineError::Interrupted);
         }
     }
-    if written != rows || !merge.is_done() {
+    if written + merge.dropped() != rows || !merge.is_done() {
         let cause = format!("{written} rows came out of segments with {rows}; `gristmill verify` checks them").into();
         return Err(EngineError::File { what: "can't merge", path: "segments".to_owned(), cause });
     }
+    // Rows that nobody can read any more are no rows, but the table has fewer than before.
+    change.changes_rows = merge.dropped() > 0;
     change.removed.extend(group.into_iter().map(|segment| segment.file));
     Ok(change)
 }

@@ -9,7 +9,14 @@ const FAN_IN: usize = 48;
 /// The small segments in groups to merge. A segment is small below half of `target_rows`, so a row is written again a
 /// logarithmic number of times in its life.
 pub(super) fn groups(segments: &[Segment], target_rows: u64) -> Vec<Vec<Segment>> {
-    let small: Vec<_> = segments.iter().filter(|segment| segment.file.rows < target_rows / 2).cloned().collect();
+    let is_small = |segment: &&Segment| segment.file.rows < target_rows / 2;
+    let (sealed, open): (Vec<_>, Vec<_>) =
+        segments.iter().filter(is_small).cloned().partition(|segment| segment.id.is_sealed());
+    // Sealed rows stand among sealed rows only.
+    [open, sealed].iter().flat_map(|small| chunks(small)).collect()
+}
+
+fn chunks(small: &[Segment]) -> Vec<Vec<Segment>> {
     let groups = small.len().div_ceil(FAN_IN).max(1);
     let chunks = small.chunks(small.len().div_ceil(groups).max(1));
     chunks.filter(|group| group.len() > 1).map(<[Segment]>::to_vec).collect()

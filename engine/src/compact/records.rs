@@ -7,7 +7,7 @@ use tempfile::NamedTempFile;
 
 use super::COMMIT_ATTEMPTS;
 use crate::error::{Context, Result};
-use crate::lake::{Change, DataFile, Table};
+use crate::lake::{Change, DataFile, Table, is_sealed_file};
 use crate::segment::{SegmentId, SegmentReader, records_properties};
 
 /// Rows that are copied at a time.
@@ -18,7 +18,11 @@ const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// Makes one file of those of `table`, if there are at least `least`; answers how many there were.
 pub(super) async fn merge(table: &mut Table, least: usize) -> Result<Option<u64>> {
-    let removed = table.files()?;
+    let mut removed = table.files()?;
+    // What is sealed doesn't stand beside what isn't.
+    let sealed = removed.iter().filter(|file| is_sealed_file(&file.name)).count();
+    let most_are_sealed = 2 * sealed > removed.len();
+    removed.retain(|file| is_sealed_file(&file.name) == most_are_sealed);
     if removed.len() < least.max(2) {
         return Ok(None);
     }
@@ -28,7 +32,7 @@ pub(super) async fn merge(table: &mut Table, least: usize) -> Result<Option<u64>
         let path = table.path_of(&file.name);
         readers.push_back(SegmentReader::open(table.location().read(&path).await?).file("can't read", &path)?);
     }
-    let name = SegmentId::new().file_name();
+    let name = SegmentId::new_sealed(most_are_sealed).file_name();
     let path = table.path_of(&name);
     let scratch = table.location().scratch_file()?;
     let written = tokio::task::spawn_blocking(move || copy(readers, &scratch).map(|rows| (scratch, rows)));

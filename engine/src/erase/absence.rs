@@ -1,19 +1,23 @@
 //! The proof that nothing is left: every file of the lake is opened and searched.
 //!
 //! Parquet files are searched page by page, decompressed, dictionaries included, and once more as raw bytes for footers,
-//! bloom filters and page indexes; any other file as raw bytes. What is found must be explained by a row that stays, in the
+//! bloom filters and page indexes; any other file as raw bytes. What is sealed is searched a third time, opened. What is found must be explained by a row that stays, in the
 //! same row group of the same file; anything else is a remnant.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use arrow::array::AsArray;
+use arrow::datatypes::DataType;
+use gristmill_schemas::columns::IdentityColumn;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use serde::{Deserialize, Serialize};
 
 use super::needles::Needles;
+use super::rows::OpenFile;
 use crate::error::{Context, Result};
-use crate::lake::Lake;
+use crate::lake::{Lake, is_sealed_file};
 use crate::segment::MappedFile;
 
 /// What the search found.
@@ -59,10 +63,17 @@ pub(super) async fn prove(
             continue;
         }
         let bytes = MappedFile(Arc::new(lake.location().read(&file.location).await?));
+        let (own_needles, own_retained, sealed_pool) = (Arc::clone(&needles), Arc::clone(&retained), Arc::clone(&pool));
         let (needles, retained, pool) = (Arc::clone(&needles), Arc::clone(&retained), Arc::clone(&pool));
-        let search = move || pool.install(|| Search { needles: &needles, retained: &retained }.file(&path, bytes));
+        let own_path = path.clone();
+        let search = move || pool.install(|| Search { needles: &needles, retained: &retained }.file(&own_path, bytes));
         let part = tokio::task::spawn_blocking(search).await.file("can't search", &file.location)??;
         whole.add(part);
+        if is_sealed_file(file.location.as_ref()) {
+            let open = OpenFile::open(lake, &file.location).await?;
+            let search = move || sealed_pool.install(|| sealed_search(&open, &own_needles, own_retained.get(&path)));
+            whole.add(tokio::task::spawn_blocking(search).await.file("can't search", &file.location)??);
+        }
     }
     Ok(whole)
 }
@@ -88,6 +99,39 @@ impl Absence {
             false => self.remnants += addresses + identifiers,
         }
     }
+}
+
+/// Searches what is inside the envelopes of a sealed file. Those whose keys were destroyed hold nothing.
+fn sealed_search(file: &OpenFile, needles: &Needles, groups: Option<&HashSet<usize>>) -> Result<Absence> {
+    let is_text = |column: &str| {
+        [IdentityColumn::Blob.name(), "envelope", "signer_did", "bytes", "message", "actor", "reason"].contains(&column)
+    };
+    let mut found = Absence::default();
+    let mut scratch = Vec::new();
+    for number in 0..file.row_groups().len() {
+        let explained = groups.is_some_and(|groups| groups.contains(&number));
+        for batch in file.group(number, &[IdentityColumn::Blob.name(), "envelope", "signer_did"])? {
+            let batch = batch?;
+            let schema = batch.schema();
+            for (field, column) in
+                schema.fields().iter().zip(batch.columns()).filter(|(field, _)| is_text(field.name()))
+            {
+                let cells: Box<dyn Iterator<Item = Option<&[u8]>>> = match field.data_type() {
+                    DataType::Utf8 => Box::new(column.as_string::<i32>().iter().map(|cell| cell.map(str::as_bytes))),
+                    DataType::Binary => Box::new(column.as_binary::<i32>().iter()),
+                    _ => continue,
+                };
+                for cell in cells.flatten() {
+                    found.bytes += cell.len() as u64;
+                    found.note(needles.count(cell, &mut scratch), explained);
+                }
+            }
+        }
+    }
+    if found.remnants > 0 {
+        found.remnant_files.push(file.name().to_owned());
+    }
+    Ok(found)
 }
 
 struct Search<'a> {

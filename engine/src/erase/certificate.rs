@@ -29,6 +29,10 @@ pub(super) const PSEUDONYMS: &str = "gristmill/erasure/pseudonyms";
 pub(super) const REMINDER: &str = "This certificate covers the lake. Backups, replicas, exports, logs of other systems and \
      the sources that were ingested lie outside of it and must be dealt with separately.";
 
+/// What the operator must remember if keys were destroyed.
+pub(super) const KEY_REMINDER: &str = " Copies of the keyring and of the file of people's keys beside it must be destroyed, too. \
+     The sealed rows, their addresses and blind tokens stay until the next compaction of their segments.";
+
 /// What a certificate says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
@@ -44,8 +48,11 @@ pub struct Certificate {
     pub began_at: String,
     /// When it ended.
     pub ended_at: String,
-    /// `rewritten`, or `key_destroyed`.
+    /// `rewritten`, `key_destroyed`, or both with a comma between them.
     pub method: String,
+    /// The keys that were destroyed, by their names and generations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys_destroyed: Vec<String>,
     /// What was erased.
     pub scope: Scope,
     /// What was found and stays, by reason.
@@ -105,6 +112,9 @@ pub struct Scope {
     pub rows_after: BTreeMap<String, u64>,
     /// Bytes of segments that were written again.
     pub bytes_rewritten: u64,
+    /// Bytes among these that were copied as they are: row groups without an erased row.
+    #[serde(default)]
+    pub bytes_copied: u64,
     /// Files that were physically removed.
     pub files_removed: u64,
 }
@@ -123,10 +133,14 @@ pub struct Snapshots {
 pub struct Proofs {
     /// Every remaining byte was searched.
     pub byte_search: Absence,
-    /// Every remaining grain was decoded and matched again: how many, and how many of the person were left.
+    /// Every remaining grain, but for segments that the word filters exclude, was decoded and matched again: how many, and how
+    /// many of the person were left.
     pub survey: Remaining,
     /// Every erased address was looked up in the address indexes: how many, and how many were there.
     pub lookup: Remaining,
+    /// Every envelope whose key was destroyed was tried: how many, and how many could be opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envelopes: Option<Remaining>,
 }
 
 /// How much was looked at, and how much was left that should be gone.
@@ -234,8 +248,14 @@ fn problems(certificate: &Certificate, leaves: Option<&[u8]>, proofs: &[Inclusio
     if certificate.format != FORMAT {
         out.push(format!("it has the form `{}`; `{FORMAT}` is known", certificate.format));
     }
-    let Proofs { byte_search, survey, lookup } = &certificate.proofs;
-    for (what, left) in [("bytes", byte_search.remnants), ("grains", survey.left), ("address indexes", lookup.left)] {
+    let Proofs { byte_search, survey, lookup, envelopes } = &certificate.proofs;
+    let opened = envelopes.map_or(0, |envelopes| envelopes.left);
+    for (what, left) in [
+        ("bytes", byte_search.remnants),
+        ("grains", survey.left),
+        ("address indexes", lookup.left),
+        ("envelopes", opened),
+    ] {
         if left > 0 {
             out.push(format!("it says itself that {left} places were left in {what}"));
         }

@@ -10,6 +10,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+use super::by_key::Doomed;
 use crate::error::{Context, EngineError, Result};
 use crate::keys::{Secret, seal, unseal};
 use crate::lake::Lake;
@@ -24,6 +25,9 @@ pub(super) struct Item {
     pub(super) type_byte: Option<u8>,
     /// Bytes of its blob.
     pub(super) size: u32,
+    /// It goes with the key that it is sealed with.
+    #[serde(default)]
+    pub(super) by_key: bool,
 }
 
 /// An erasure that goes on.
@@ -43,16 +47,46 @@ pub(super) struct Journal {
     pub(super) events: u64,
     /// Bytes of segments that were written again.
     pub(super) bytes_rewritten: u64,
+    /// Bytes among these that were copied as they are.
+    #[serde(default)]
+    pub(super) bytes_copied: u64,
     /// People of the request of whom something was found.
     pub(super) people: Vec<u32>,
     /// Spellings of identifiers that the proof must look for.
     pub(super) spellings: Vec<String>,
+    /// Keys that are to be destroyed: their names, in hex, and generations.
+    #[serde(default)]
+    pub(super) keys: Vec<(String, u32)>,
 }
 
 impl Journal {
+    /// Adds the keys of `doomed` that aren't here yet.
+    pub(super) fn note_keys(&mut self, doomed: &Doomed) {
+        let keys = doomed.keys.iter().map(|(id, generation)| (id.to_string(), *generation));
+        self.keys.extend(keys);
+        self.keys.sort_unstable();
+        self.keys.dedup();
+    }
+
+    /// How what was erased was erased, in the certificate's words.
+    pub(super) fn method(&self) -> String {
+        let has = |by_key: bool| self.items.values().any(|item| item.by_key == by_key);
+        match (has(false), self.keys.is_empty()) {
+            (true, false) => "rewritten,key_destroyed".to_owned(),
+            (false, false) => "key_destroyed".to_owned(),
+            _ => "rewritten".to_owned(),
+        }
+    }
+
     /// The addresses of all items.
     pub(super) fn addresses(&self) -> Vec<ContentAddress> {
         self.items.keys().filter_map(|text| text.parse().ok()).collect()
+    }
+
+    /// The addresses of the items whose rows are removed.
+    pub(super) fn rewritten(&self) -> Vec<ContentAddress> {
+        let items = self.items.iter().filter(|(_, item)| !item.by_key);
+        items.filter_map(|(text, _)| text.parse().ok()).collect()
     }
 
     /// The journal of the request with the keyed hash `digest`, if one was left.

@@ -19,10 +19,11 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 use rustc_hash::FxBuildHasher;
 
-use super::fold::{Folding, is_word, runs_together};
 use super::reason::{Reason, Reasons};
 use super::request::Request;
+use crate::index::words::WordFilter;
 use crate::policy::{Mode, Policy};
+use crate::text::fold::{Folding, is_word, runs_together};
 
 /// The number of a person in the request; sessions, consents and addresses that belong to nobody have [`NOBODY`].
 pub type PersonNumber = u32;
@@ -257,6 +258,16 @@ impl Matcher {
             && self.consents.is_empty()
             && self.withdrawn.is_empty()
             && self.references.is_empty()
+    }
+
+    /// False if no grain of a segment with the word filter `filter` can be found.
+    pub(crate) fn may_find(&self, filter: &WordFilter) -> bool {
+        let texts = self.patterns.iter().map(|pattern| &pattern.text);
+        let keys = self.sessions.keys().chain(self.consents.keys()).chain(&self.withdrawn);
+        let mut addresses = self.addresses.keys().map(|address| ContentAddress::from_digest(*address));
+        texts.chain(keys).any(|text| filter.may_hold(text))
+            || addresses.any(|address| filter.may_hold(&address.to_string()))
+            || self.references.iter().any(|address| filter.may_hold(&address.to_string()))
     }
 
     /// Adds to `hits` if the request names `address`.

@@ -3,21 +3,21 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `request` | whom and what does a request name? |
-//! | `fold` | which spellings are the same? |
 //! | `matcher` | does this grain name one of these people, and where? |
 //! | `reason` | why was a grain found, and why may it have to stay? |
 //! | `rows`, `survey`, `rejects` | what in the lake is a request about? |
 //! | `plan` | what would an erasure do? |
 //! | `run`, `journal` | in which order is it done, and how is a killed one finished? |
+//! | `by_key` | what goes with the keys that it is sealed with? |
 //! | `rewrite`, `state` | how are rows removed from each table? |
 //! | `needles`, `absence` | is anything left in any byte of the lake? |
 //! | `merkle`, `certificate` | how is that proven to others? |
 //! | `disclose` | what is handed out to a person who asks? |
 
 mod absence;
+mod by_key;
 mod certificate;
 mod disclose;
-mod fold;
 mod journal;
 mod matcher;
 mod merkle;
@@ -32,10 +32,10 @@ mod run;
 mod state;
 mod survey;
 
+pub use crate::text::fold::Folding;
 pub use absence::Absence;
 pub use certificate::{Certificate, Ground, Inclusion, Verified, verify};
 pub use disclose::{Disclosed, disclose};
-pub use fold::Folding;
 pub use journal::ERASURES;
 pub use matcher::{Hits, Matcher, NOBODY, PersonNumber};
 pub use plan::{Exclusion, Plan, Selected, Spelling};

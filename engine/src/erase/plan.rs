@@ -32,6 +32,10 @@ pub struct Plan {
     pub bytes_read: u64,
     /// Segments of the lake.
     pub segments: usize,
+    /// Segments that were read.
+    pub segments_read: u64,
+    /// Segments that weren't: their word filters tell that they hold nothing of what was looked for.
+    pub segments_skipped: u64,
     /// Segments that would be rewritten.
     pub segments_holding: usize,
     /// Bytes of these.
@@ -115,6 +119,8 @@ impl Plan {
             grains_read: survey.grains_read,
             bytes_read: survey.bytes_read,
             segments: survey.segments.len(),
+            segments_read: survey.segments_read,
+            segments_skipped: survey.segments_skipped,
             segments_holding: holding.len(),
             bytes_to_rewrite: bytes.map(|segment| segment.file.size).sum(),
         }

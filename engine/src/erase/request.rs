@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use gristmill_schemas::address::ContentAddress;
 
-use super::fold::Folding;
 use crate::error::{Context, EngineError, Result};
+use crate::text::fold::Folding;
 
 /// One person, by all the identifiers that the request gives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! Writing a segment again without some of its rows.
 //!
-//! Row groups are independent, so each is read, filtered and encoded by one core; what stays is written as it is. Memory is
-//! that of one row group a core.
+//! Row groups are independent, so each is read, filtered and encoded by one core; one that keeps all its rows is copied as it
+//! is. Memory is that of one row group a core.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
@@ -19,14 +21,24 @@ struct Group {
     number: usize,
     first: u32,
     rows: usize,
+    /// Its bytes in the file.
+    stored: u64,
 }
 
-/// Writes `file` again without the rows `erased` (ascending); `None` if none are left.
-pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) -> Result<Option<WrittenSegment>> {
+/// A segment that was written again.
+pub(super) struct Rewritten {
+    pub(super) segment: WrittenSegment,
+    /// Bytes of row groups that were copied as they are.
+    pub(super) copied: u64,
+}
+
+/// Writes `file` again without the rows `erased` (ascending); `None` if none are left. Row groups that keep all their rows are
+/// copied as they are.
+pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) -> Result<Option<Rewritten>> {
     let mut first = 0;
     let mut groups = Vec::new();
-    for (number, rows) in file.row_groups().into_iter().enumerate() {
-        let group = Group { number, first, rows };
+    for (number, (rows, stored)) in file.row_groups().into_iter().zip(file.stored_bytes()).enumerate() {
+        let group = Group { number, first, rows, stored };
         first += rows as u32;
         if group.erased(erased).len() < rows {
             groups.push(group);
@@ -35,18 +47,27 @@ pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) 
     if groups.is_empty() {
         return Ok(None);
     }
-    let id = SegmentId::new();
+    let id = SegmentId::new_sealed(file.is_sealed());
     let data = location.scratch_file()?;
     let sink = SegmentFile::create(&data, file.schema(), grains_properties()).file("can't write", id.as_str())?;
-    let builder = IndexBuilder::new(IndexKinds::ALL);
+    let kinds = IndexKinds::ALL.of_segment(&id);
+    let builder = IndexBuilder::new(kinds);
+    let source = file.copy_source()?;
+    let copied = AtomicU64::new(0);
     groups.par_iter().enumerate().try_for_each(|(number, group)| {
+        if group.erased(erased).is_empty() {
+            copied.fetch_add(group.stored, Ordering::Relaxed);
+            builder.add(number, &group.all(file, &kinds.columns())?)?;
+            return sink.copy_row_group(number, &source, group.number).file("can't write", id.as_str());
+        }
         let batch = group.kept(file, erased)?;
         builder.add(number, &batch)?;
         sink.write_row_group(number, &[batch]).file("can't write", id.as_str())
     })?;
     let rows = sink.finish().file("can't write", id.as_str())?;
     let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
-    Ok(Some(WrittenSegment { id, data, rows, size, sidecars: builder.finish() }))
+    let segment = WrittenSegment { id, data, rows, size, sidecars: builder.finish() };
+    Ok(Some(Rewritten { segment, copied: copied.into_inner() }))
 }
 
 impl Group {
@@ -54,6 +75,14 @@ impl Group {
         let start = erased.partition_point(|row| *row < self.first);
         let end = erased.partition_point(|row| *row < self.first + self.rows as u32);
         erased.get(start..end).unwrap_or_default()
+    }
+
+    /// All rows, with `columns`.
+    fn all(&self, file: &OpenFile, columns: &[&str]) -> Result<RecordBatch> {
+        let batches = file.reader(Some(columns), Some(self.number), None)?;
+        let batches: Vec<_> = batches.collect::<Result<_, _>>().file("can't read", "a segment")?;
+        let schema = batches.first().map_or_else(|| file.schema(), RecordBatch::schema);
+        concat_batches(&schema, &batches).file("can't join", "a segment")
     }
 
     /// The rows that stay.
@@ -83,7 +112,7 @@ pub(super) async fn edit_file(
 ) -> Result<()> {
     let path = table.path_of(&data.name);
     let file = OpenFile::open(lake, &path).await?;
-    let id = SegmentId::new();
+    let id = SegmentId::new_sealed(file.is_sealed());
     let scratch = lake.location().scratch_file()?;
     let sink = scratch.reopen().file("can't write", &path)?;
     let mut writer =

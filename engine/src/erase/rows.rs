@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::{GRAINS, IdentityColumn};
 use gristmill_schemas::grain::Field;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -13,8 +13,9 @@ use parquet::arrow::arrow_reader::{
 use rayon::prelude::*;
 
 use crate::error::{Context, Result};
+use crate::keys::{Erased, LakeKeys};
 use crate::lake::Lake;
-use crate::segment::MappedFile;
+use crate::segment::{CopySource, MappedFile};
 
 /// A Parquet file of the lake that can be read by many threads.
 #[derive(Clone)]
@@ -22,6 +23,8 @@ pub(crate) struct OpenFile {
     bytes: MappedFile,
     metadata: ArrowReaderMetadata,
     name: String,
+    /// What opens its rows, if they are sealed.
+    keys: Option<Arc<LakeKeys>>,
 }
 
 /// Rows that are read at a time.
@@ -32,12 +35,55 @@ impl OpenFile {
     pub(crate) async fn open(lake: &Lake, path: &object_store::path::Path) -> Result<OpenFile> {
         let bytes = MappedFile(Arc::new(lake.location().read(path).await?));
         let metadata = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new()).file("can't read", path)?;
-        Ok(OpenFile { bytes, metadata, name: path.to_string() })
+        let keys = lake.keys_to_read(path.as_ref())?;
+        Ok(OpenFile { bytes, metadata, name: path.to_string(), keys })
+    }
+
+    /// The file as one whose row groups can be copied.
+    pub(crate) fn copy_source(&self) -> Result<CopySource> {
+        CopySource::open(self.bytes.clone()).file("can't read", &self.name)
+    }
+
+    /// True if its rows are sealed.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// The keys to its rows, if they are sealed.
+    pub(crate) fn keys(&self) -> Option<&Arc<LakeKeys>> {
+        self.keys.as_ref()
+    }
+
+    /// Rows of the file as they can be read, with `columns`. Those whose keys were destroyed stay at their places.
+    pub(crate) fn opened(&self, batch: &RecordBatch, columns: Option<&[&str]>) -> Result<RecordBatch> {
+        match &self.keys {
+            None => Ok(batch.clone()),
+            Some(keys) if self.name.starts_with(GRAINS) => keys.open_rows(batch, columns, Erased::Kept),
+            Some(keys) => keys.open_cells(batch),
+        }
+    }
+
+    /// The columns to read so that `columns` can be made of them.
+    fn stored<'c>(&self, columns: Option<&[&'c str]>) -> Option<Vec<&'c str>> {
+        match self.is_sealed() && self.name.starts_with(GRAINS) {
+            true => Some(LakeKeys::sealed_columns(columns)),
+            false => columns.map(<[_]>::to_vec),
+        }
     }
 
     /// Bytes of the file.
     pub(crate) fn size(&self) -> u64 {
         self.bytes.as_ref().len() as u64
+    }
+
+    /// Bytes of each row group in memory, roughly.
+    pub(crate) fn row_group_bytes(&self) -> Vec<u64> {
+        self.metadata.metadata().row_groups().iter().map(|group| group.total_byte_size().max(0) as u64).collect()
+    }
+
+    /// Bytes of each row group in the file.
+    pub(crate) fn stored_bytes(&self) -> Vec<u64> {
+        self.metadata.metadata().row_groups().iter().map(|group| group.compressed_size().max(0) as u64).collect()
     }
 
     /// Rows of each row group.
@@ -52,6 +98,7 @@ impl OpenFile {
         columns: Option<&[&str]>,
         job: impl Fn(u32, &RecordBatch) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
+        let stored = self.stored(columns);
         let mut first = 0;
         let starts: Vec<usize> = self
             .row_groups()
@@ -67,8 +114,8 @@ impl OpenFile {
             .map(|(group, start)| {
                 let mut at = start as u32;
                 let mut out = Vec::new();
-                for batch in self.reader(columns, Some(group), None)? {
-                    let batch = batch.file("can't read", &self.name)?;
+                for batch in self.reader(stored.as_deref(), Some(group), None)? {
+                    let batch = self.opened(&batch.file("can't read", &self.name)?, columns)?;
                     out.push(job(at, &batch)?);
                     at += batch.num_rows() as u32;
                 }
@@ -78,7 +125,24 @@ impl OpenFile {
         Ok(groups.into_iter().flatten().collect())
     }
 
-    /// The batches of one row group, or of the rows `selection`, or of all.
+    /// The file, from the lake's root.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The batches of one row group of `grains` with `columns`, or of a small table with all, as they can be read.
+    pub(crate) fn group(
+        &self,
+        number: usize,
+        columns: &[&'static str],
+    ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<'_>> {
+        let columns = self.name.starts_with(GRAINS).then(|| columns.to_vec());
+        let stored = self.stored(columns.as_deref());
+        let reader = self.reader(stored.as_deref(), Some(number), None)?;
+        Ok(reader.map(move |batch| self.opened(&batch.file("can't read", &self.name)?, columns.as_deref())))
+    }
+
+    /// The batches of one row group, or of the rows `selection`, or of all, as they are stored.
     pub(crate) fn reader(
         &self,
         columns: Option<&[&str]>,
@@ -111,8 +175,9 @@ impl OpenFile {
             selectors.push(RowSelector::select(1));
             at = row + 1;
         }
-        let reader = self.reader(Some(columns), None, Some(selectors.into()))?;
-        reader.map(|batch| batch.file("can't read", &self.name)).collect()
+        let stored = self.stored(Some(columns));
+        let reader = self.reader(stored.as_deref(), None, Some(selectors.into()))?;
+        reader.map(|batch| self.opened(&batch.file("can't read", &self.name)?, Some(columns))).collect()
     }
 
     /// The Arrow schema of the file.

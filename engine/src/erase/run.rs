@@ -18,15 +18,17 @@ use object_store::{ObjectStoreExt, PutPayload};
 use serde::Serialize;
 
 use super::absence::{self, Retained};
+use super::by_key::{self, Doomed};
 use super::certificate::{
-    Certificate, FORMAT, Ground, PSEUDONYMS, Proofs, Pseudonyms, REMINDER, Remaining, Scope, Snapshots, leaves, tree,
+    Certificate, FORMAT, Ground, KEY_REMINDER, PSEUDONYMS, Proofs, Pseudonyms, REMINDER, Remaining, Scope, Snapshots,
+    leaves, tree,
 };
 use super::journal::{ERASURES, Item, Journal, keyed_hash};
 use super::matcher::{Matcher, NOBODY};
 use super::needles::Needles;
 use super::plan::Plan;
 use super::request::{Person, Request};
-use super::rewrite::{drop_rows, edit_file, without};
+use super::rewrite::{Rewritten, drop_rows, edit_file, without};
 use super::rows::OpenFile;
 use super::state;
 use super::survey::{Survey, type_name};
@@ -46,6 +48,8 @@ pub struct Order {
     pub signing_key: String,
     /// True if nobody else writes to the lake: files that no commit names are removed at once.
     pub exclusive: bool,
+    /// True if the keys of the people are to be destroyed: what is sealed with them needn't be written again.
+    pub destroy_keys: bool,
     /// Threads to work on; 0 for one per core.
     pub threads: usize,
 }
@@ -125,6 +129,11 @@ pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<
         Some(journal) => journal,
         None => begin(lake)?,
     };
+    if order.destroy_keys && lake.keys().is_none() {
+        return Err(EngineError::Key(
+            "there are no keys to destroy: the lake isn't encrypted, or is locked".to_owned(),
+        ));
+    }
     let mut run = Run { lake, request, order, key, digest, journal, pool: pool(order.threads)? };
     run.spellings(&plan);
     run.remove(survey).await?;
@@ -159,8 +168,10 @@ fn begin(lake: &Lake) -> Result<Journal> {
         items: BTreeMap::new(),
         events: 0,
         bytes_rewritten: 0,
+        bytes_copied: 0,
         people: Vec::new(),
         spellings: Vec::new(),
+        keys: Vec::new(),
     })
 }
 
@@ -177,7 +188,8 @@ fn rows(lake: &Lake) -> Result<BTreeMap<String, u64>> {
 }
 
 fn holds(proofs: &Proofs) -> bool {
-    proofs.byte_search.is_proven() && proofs.survey.left == 0 && proofs.lookup.left == 0
+    let opened = proofs.envelopes.map_or(0, |envelopes| envelopes.left);
+    proofs.byte_search.is_proven() && proofs.survey.left == 0 && proofs.lookup.left == 0 && opened == 0
 }
 
 struct Run<'a> {
@@ -207,12 +219,18 @@ impl Run<'_> {
 
     /// Removes what `survey` selects from all tables, and refuses it from now on.
     async fn remove(&mut self, survey: Survey) -> Result<()> {
+        let doomed = match self.order.destroy_keys {
+            true => by_key::doomed(self.lake, &survey).await?,
+            false => Doomed::default(),
+        };
+        self.journal.note_keys(&doomed);
         for found in survey.selected() {
-            let item = Item { type_byte: Some(found.type_byte), size: found.size };
+            let by_key = doomed.rows.contains(&(found.segment, found.row));
+            let item = Item { type_byte: Some(found.type_byte), size: found.size, by_key };
             self.journal.items.insert(found.address.to_string(), item);
         }
         for found in survey.selected_rejects() {
-            let item = Item { type_byte: None, size: 0 };
+            let item = Item { type_byte: None, size: 0, by_key: false };
             self.journal.items.entry(found.address.to_string()).or_insert(item);
         }
         let people = survey.selected().map(|found| found.person);
@@ -227,7 +245,8 @@ impl Run<'_> {
         let erased: HashSet<ContentAddress> = addresses.into_iter().collect();
         let matcher = Matcher::new(self.request);
         let events = state::erase(self.lake, &survey, &erased, &matcher).await?;
-        let bytes = self.remove_grains(&survey).await?;
+        by_key::destroy(self.lake, &self.journal.keys)?;
+        let bytes = self.remove_grains(&survey, &doomed).await?;
         if events + bytes > 0 {
             self.journal.events += events;
             self.journal.bytes_rewritten += bytes;
@@ -258,8 +277,10 @@ impl Run<'_> {
     }
 
     /// Writes the segments that hold selected rows again, all in one commit; answers the bytes that were written.
-    async fn remove_grains(&mut self, survey: &Survey) -> Result<u64> {
-        let rows = survey.rows_by_segment();
+    async fn remove_grains(&mut self, survey: &Survey, doomed: &Doomed) -> Result<u64> {
+        let mut rows = survey.rows_by_segment();
+        rows.iter_mut().for_each(|(segment, rows)| rows.retain(|row| !doomed.rows.contains(&(*segment, *row))));
+        rows.retain(|_, rows| !rows.is_empty());
         if rows.is_empty() {
             return Ok(0);
         }
@@ -272,9 +293,10 @@ impl Run<'_> {
             let rewrite = move || pool.install(|| without(&location, &file, &rows));
             let rewritten = tokio::task::spawn_blocking(rewrite).await.file("can't finish", "a segment")??;
             change.removed.push(segment.file.clone());
-            if let Some(rewritten) = rewritten {
-                bytes += rewritten.size;
-                self.lake.publish_segment(&mut change, rewritten).await?;
+            if let Some(Rewritten { segment, copied }) = rewritten {
+                bytes += segment.size;
+                self.journal.bytes_copied += copied;
+                self.lake.publish_segment(&mut change, segment).await?;
             }
         }
         change.info.insert("erasure".to_owned(), self.journal.id.clone().into());
@@ -303,7 +325,7 @@ impl Run<'_> {
     }
 
     async fn prove(&self, after: &Survey) -> Result<Proofs> {
-        let erased = self.journal.addresses();
+        let erased = self.journal.rewritten();
         let known = KnownAddresses::load(self.lake).await?;
         let found = erased.iter().filter(|address| known.contains(address)).count();
         let survey = Remaining { checked: after.grains_read, left: after.selected().count() as u64 };
@@ -311,7 +333,11 @@ impl Run<'_> {
         let needles = Needles::new(&erased, self.journal.spellings.iter().map(String::as_str));
         let byte_search =
             absence::prove(self.lake, needles, self.retained(after).await?, Arc::clone(&self.pool)).await?;
-        Ok(Proofs { byte_search, survey, lookup })
+        let envelopes = match self.journal.keys.is_empty() {
+            true => None,
+            false => Some(by_key::prove(self.lake, &self.journal.keys).await?),
+        };
+        Ok(Proofs { byte_search, survey, lookup, envelopes })
     }
 
     /// The row groups that hold rows which were found and stay.
@@ -360,14 +386,18 @@ impl Run<'_> {
             selector: self.pseudonyms()?,
             began_at: instant(self.journal.started),
             ended_at: instant(now.timestamp_micros()),
-            method: "rewritten".to_owned(),
+            method: self.journal.method(),
+            keys_destroyed: self.journal.keys.iter().map(|(id, generation)| format!("{id}/{generation}")).collect(),
             scope: scope.clone(),
             exceptions,
             unsearchable: after.unsearchable,
             snapshots: snapshots.collect(),
             proofs: proofs.clone(),
             merkle: tree(&leaves),
-            reminder: REMINDER.to_owned(),
+            reminder: match self.journal.keys.is_empty() {
+                true => REMINDER.to_owned(),
+                false => format!("{REMINDER}{KEY_REMINDER}"),
+            },
         };
         let key = self.order.keyring.signing_key(&self.order.signing_key)?;
         let signed = certificate.sign(&key, now.timestamp_micros())?;
@@ -387,6 +417,7 @@ impl Run<'_> {
             rows_before: self.journal.rows_before.clone(),
             rows_after: rows(self.lake)?,
             bytes_rewritten: self.journal.bytes_rewritten,
+            bytes_copied: self.journal.bytes_copied,
             files_removed: removed.files,
             ..Scope::default()
         };
@@ -429,6 +460,7 @@ impl Run<'_> {
                 "rejects": scope.rejects,
                 "events": scope.events,
                 "proven": holds(proofs),
+                "keys_destroyed": self.journal.keys.len(),
                 "certificate_blake3": blake3::hash(&signed).to_hex().to_string(),
                 "version": self.lake.grains.version(),
             });

@@ -10,7 +10,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, nullif};
 use arrow::datatypes::TimestampMicrosecondType;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent, StateRow, state_batch};
+use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent, StateRow};
 use gristmill_schemas::grain::Field;
 
 use super::matcher::{Hits, Matcher};
@@ -53,8 +53,7 @@ pub(super) async fn erase(
             edit_file(lake, &lake.state, &edit.file, &mut change, |first, batch| edit.apply(first, batch)).await?;
         }
         if !fresh.is_empty() {
-            let batch = state_batch(&fresh).file("can't write", "state")?;
-            change.added.push(lake.state.write_file(&batch).await?);
+            change.added.push(lake.write_events(&fresh).await?);
         }
         match lake.state.commit(change, "erase", 0).await {
             Err(EngineError::Conflict(_)) => {}
@@ -91,7 +90,7 @@ async fn plan(lake: &Lake, erased: &HashSet<ContentAddress>, matcher: &Matcher) 
         let mut edits = Edits { file, removed: HashSet::new(), blanked: BTreeMap::new() };
         let mut at = 0;
         for batch in open.reader(None, None, None)? {
-            let batch = batch.file("can't read", "state")?;
+            let batch = open.opened(&batch.file("can't read", "state")?, None)?;
             for row in 0..batch.num_rows() {
                 let number = at + row as u32;
                 let names =

@@ -1,7 +1,8 @@
 //! The survey: every grain and every refused part of a lake that a request is about, with why, and whether it may go.
 //!
 //! Disclosure and erasure both begin here, so that they can't differ. Memory is bounded by what is found, not by the lake:
-//! a segment is read a batch at a time. The steps:
+//! a segment is read a batch at a time, and one whose word filter tells that it holds nothing of what is looked for isn't read.
+//! The steps:
 //!
 //! 1. every blob is decoded and matched; the sessions of the people and the protections that reach other grains are noted;
 //! 2. sessions that belong to a person alone bring in their other grains;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::{IdentityColumn, is_sealed};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Mode as Reading, Payload};
 use rustc_hash::FxBuildHasher;
 
@@ -23,6 +24,7 @@ use super::reason::{Bar, Judge, Reason, Reasons};
 use super::request::{Extent, Request};
 use super::rows::{Link, OpenFile, address_at, link_columns, links, text_at, texts};
 use crate::error::{Context, Result};
+use crate::index::words::WordFilter;
 use crate::lake::{Lake, Segment};
 use crate::policy::{Mode, Policy};
 
@@ -79,6 +81,10 @@ pub struct Survey {
     pub grains_read: u64,
     /// Bytes of the segments that were read.
     pub bytes_read: u64,
+    /// Segments that were read.
+    pub segments_read: u64,
+    /// Segments whose word filters tell that they hold nothing of what is looked for.
+    pub segments_skipped: u64,
     /// Encrypted or undecodable grains: nobody can tell whom they are about.
     pub unsearchable: u64,
     /// Identifiers that are too short or plain to be looked for in text.
@@ -120,6 +126,7 @@ impl Survey {
             matcher: Arc::new(matcher),
             now,
             pool,
+            filters: Vec::new(),
             found: Map::default(),
             survey: Survey { segments: lake.segments()?, ..Survey::default() },
         };
@@ -153,6 +160,8 @@ struct Surveyor<'a> {
     matcher: Arc<Matcher>,
     now: i64,
     pool: Arc<rayon::ThreadPool>,
+    /// The word filters of the segments, where there are any.
+    filters: Vec<Option<Arc<WordFilter>>>,
     found: Map<Place, Found>,
     survey: Survey,
 }
@@ -179,6 +188,9 @@ const BLOB_COLUMNS: [&str; 4] = [
 
 impl Surveyor<'_> {
     async fn run(&mut self) -> Result<()> {
+        for segment in &self.survey.segments {
+            self.filters.push(self.lake.sidecars().words(self.lake.location(), segment).await);
+        }
         if self.request.withdrawn {
             let withdrawn = self.withdrawn_consents().await?;
             let mut matcher = Matcher::new(self.request);
@@ -220,6 +232,11 @@ impl Surveyor<'_> {
         OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await.map(Some)
     }
 
+    /// True if the word filter of segment `number` tells that `may` holds for none of its grains.
+    fn rules_out(&self, number: usize, may: impl Fn(&WordFilter) -> bool) -> bool {
+        self.filters.get(number).and_then(Option::as_deref).is_some_and(|filter| !may(filter))
+    }
+
     /// Runs `job` on the threads of the survey.
     async fn on_cores<T: Send + 'static>(&self, job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         let pool = Arc::clone(&self.pool);
@@ -227,10 +244,17 @@ impl Surveyor<'_> {
     }
 
     async fn glance(&mut self, number: usize) -> Result<Vec<Glance>> {
+        if self.rules_out(number, |filter| filter.reaches_others() || self.matcher.may_find(filter)) {
+            self.survey.segments_skipped += 1;
+            let filter = self.filters.get(number).and_then(Option::as_deref);
+            self.survey.unsearchable += filter.map_or(0, WordFilter::undecodable);
+            return Ok(Vec::new());
+        }
         let Some(file) = self.open(number).await? else {
             return Ok(Vec::new());
         };
         self.survey.bytes_read += file.size();
+        self.survey.segments_read += 1;
         let (matcher, now, approvals) = (Arc::clone(&self.matcher), self.now, self.request.approvals.clone());
         self.on_cores(move || {
             let judge = Judge { now, approvals: &approvals };
@@ -251,6 +275,9 @@ impl Surveyor<'_> {
         let mut shared: HashSet<String> = HashSet::new();
         let mut candidates: Vec<(Place, String)> = Vec::new();
         for number in 0..self.survey.segments.len() {
+            if self.rules_out(number, |filter| sessions.keys().any(|session| filter.may_hold(session))) {
+                continue;
+            }
             let Some(file) = self.open(number).await? else { continue };
             let (sessions, matcher) = (Arc::clone(&sessions), Arc::clone(&self.matcher));
             let glances = self
@@ -373,6 +400,9 @@ impl Surveyor<'_> {
     ) -> Result<Vec<(Place, Link, ContentAddress)>> {
         let mut out = Vec::new();
         for number in 0..self.survey.segments.len() {
+            if self.rules_out(number, |filter| targets.keys().any(|target| filter.may_hold(&target.to_string()))) {
+                continue;
+            }
             let Some(file) = self.open(number).await? else { continue };
             let targets = Arc::clone(targets);
             let batches = self
@@ -489,6 +519,9 @@ impl Surveyor<'_> {
         let columns = [Field::PriorConsent.name(), Field::IsWithdrawal.name(), IdentityColumn::TypeByte.name()];
         let mut withdrawn = Vec::new();
         for number in 0..self.survey.segments.len() {
+            if self.rules_out(number, WordFilter::has_withdrawals) {
+                continue;
+            }
             let Some(file) = self.open(number).await? else { continue };
             let batches = self
                 .on_cores(move || {
@@ -554,10 +587,14 @@ fn glance(
     let mut hits = Hits::default();
     for (row, at) in rows {
         let (Some(blobs), Some(address)) = (blobs, address_at(addresses, at)) else { continue };
+        let blob = blobs.value(at);
+        // Its key was destroyed: it is erased already.
+        if is_sealed(blob) {
+            continue;
+        }
         out.grains += 1;
         hits.clear();
         matcher.address(&address, &mut hits);
-        let blob = blobs.value(at);
         let mut found = Found {
             address,
             segment,

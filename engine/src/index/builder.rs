@@ -9,6 +9,7 @@ use gristmill_schemas::columns::IdentityColumn;
 
 use super::fulltext::{self, FULLTEXT_FILE, TextPiece, TextPieceBuilder};
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
+use super::words::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result};
 use crate::lake::LakeLocation;
 use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
@@ -18,15 +19,22 @@ use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
 pub struct IndexKinds {
     /// Statements by subject, relation and object.
     pub hexastore: bool,
-    /// Words.
+    /// Words of texts, and where they stand.
     pub full_text: bool,
+    /// All words, to tell which segments can't be about somebody.
+    pub words: bool,
 }
 
 impl IndexKinds {
     /// All of them.
-    pub const ALL: IndexKinds = IndexKinds { hexastore: true, full_text: true };
+    pub const ALL: IndexKinds = IndexKinds { hexastore: true, full_text: true, words: true };
     /// None of them.
-    pub const NONE: IndexKinds = IndexKinds { hexastore: false, full_text: false };
+    pub const NONE: IndexKinds = IndexKinds { hexastore: false, full_text: false, words: false };
+
+    /// Those that the segment `id` may have in the lake: of a sealed one, none that holds a word of a grain.
+    pub fn of_segment(self, id: &SegmentId) -> IndexKinds {
+        if id.is_sealed() { IndexKinds::NONE } else { self }
+    }
 
     /// The columns of `grains` that the indexes are made of, that of addresses too.
     pub fn columns(self) -> Vec<&'static str> {
@@ -37,6 +45,11 @@ impl IndexKinds {
         if self.full_text {
             columns.push(TextPiece::COLUMN);
         }
+        if self.words {
+            columns.extend(WordSet::COLUMNS);
+        }
+        columns.sort_unstable();
+        columns.dedup();
         columns
     }
 }
@@ -69,6 +82,7 @@ struct Part {
     addresses: Vec<ContentAddress>,
     statements: Option<StatementColumns>,
     text: Option<TextPiece>,
+    words: Vec<WordSet>,
 }
 
 /// A part that is being made, batch by batch.
@@ -77,6 +91,7 @@ pub struct IndexPart {
     addresses: Vec<ContentAddress>,
     statements: Option<Vec<StatementColumns>>,
     text: Option<TextPieceBuilder>,
+    words: Option<Vec<WordSet>>,
 }
 
 impl IndexPart {
@@ -90,6 +105,9 @@ impl IndexPart {
         if let Some(statements) = &mut self.statements {
             let columns = StatementColumns::of(batch);
             statements.push(columns.ok_or("columns are missing").file("can't index", "statements")?);
+        }
+        if let Some(words) = &mut self.words {
+            words.push(WordSet::of(batch).ok_or("columns are missing").file("can't index", "words")?);
         }
         match &mut self.text {
             Some(text) => text.add(batch).file("can't index", "texts"),
@@ -105,6 +123,7 @@ impl IndexPart {
             addresses: self.addresses,
             statements: statements.file("can't index", "statements")?,
             text: text.file("can't index", "texts")?,
+            words: self.words.unwrap_or_default(),
         })
     }
 }
@@ -121,7 +140,8 @@ impl IndexBuilder {
     /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
     pub fn part(&self) -> Result<IndexPart> {
         let text = self.kinds.full_text.then(TextPieceBuilder::new).transpose().file("can't index", "texts")?;
-        Ok(IndexPart { addresses: Vec::new(), statements: self.kinds.hexastore.then(Vec::new), text })
+        let words = self.kinds.words.then(Vec::new);
+        Ok(IndexPart { addresses: Vec::new(), statements: self.kinds.hexastore.then(Vec::new), text, words })
     }
 
     /// Takes `part`, whose rows stand in the segment between those of the parts with lower and with higher numbers.
@@ -150,19 +170,25 @@ impl IndexBuilder {
         let mut addresses = Vec::new();
         let mut statements = Vec::new();
         let mut texts = Vec::new();
+        let mut words = Vec::new();
         for part in parts.into_values() {
             addresses.extend(part.addresses);
             statements.extend(part.statements);
             texts.extend(part.text);
+            words.extend(part.words);
         }
         let file = |name: &str, bytes| SidecarFile { name: name.to_owned(), bytes };
-        let ((addresses, texts), statements) = rayon::join(
+        let ((addresses, texts), (statements, words)) = rayon::join(
             || (AddressIndex::build(&addresses), self.kinds.full_text.then(|| fulltext::pack(&texts))),
-            || self.kinds.hexastore.then(|| hexastore::build(&statements)),
+            || {
+                let words = self.kinds.words.then(|| words::build(&words));
+                (self.kinds.hexastore.then(|| hexastore::build(&statements)), words)
+            },
         );
         let mut files = vec![file(ADDRESSES_FILE, addresses)];
         files.extend(statements.map(|bytes| file(HEXASTORE_FILE, bytes)));
         files.extend(texts.map(|bytes| file(FULLTEXT_FILE, bytes)));
+        files.extend(words.map(|bytes| file(WORDS_FILE, bytes)));
         files
     }
 }

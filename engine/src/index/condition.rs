@@ -9,6 +9,7 @@ use super::fulltext::{DamagedText, SegmentText};
 use super::hexastore::Hexastore;
 use super::sidecars::Sidecar;
 use super::vectors::{VectorIndex, files_of};
+use super::words::WordFilter;
 use crate::error::{Context, Result};
 use crate::lake::{Lake, Segment};
 use crate::segment::AddressIndex;
@@ -43,7 +44,7 @@ impl Condition {
 pub struct SidecarState {
     /// The segment's name.
     pub segment: String,
-    /// What it is: `addresses`, `hexastore`, `fulltext`, `vectors:` and the model.
+    /// What it is: `addresses`, `hexastore`, `fulltext`, `words`, `vectors:` and the model.
     pub index: String,
     /// How it is.
     pub condition: Condition,
@@ -77,11 +78,14 @@ struct Found {
 }
 
 async fn states_of(lake: &Lake, segment: &Segment, vectors: &[String]) -> Result<Vec<Found>> {
-    let mut found = vec![
-        state::<AddressIndex>(lake, segment, "addresses").await?,
-        state::<Hexastore>(lake, segment, "hexastore").await?,
-        state::<SegmentText>(lake, segment, "fulltext").await?,
-    ];
+    let mut found = vec![state::<AddressIndex>(lake, segment, "addresses").await?];
+    if segment.id.is_sealed() {
+        // The others would tell what is sealed.
+        return Ok(found);
+    }
+    found.push(state::<Hexastore>(lake, segment, "hexastore").await?);
+    found.push(state::<SegmentText>(lake, segment, "fulltext").await?);
+    found.push(state::<WordFilter>(lake, segment, "words").await?);
     for file in vectors {
         let rows = segment.file.rows;
         let check = move |bytes| match VectorIndex::open(bytes) {

@@ -5,6 +5,7 @@
 //! | [`hexastore`] | which rows state this subject, relation, object? |
 //! | [`fulltext`] | which grains of the lake have these words, and how well do they fit? |
 //! | [`vectors`] | which grains are near to a vector? |
+//! | [`words`] | which words are in no grain of the segment? |
 //! | `builder` | how do a segment's rows become its sidecars, while it is written or later? |
 //! | `sidecars` | which sidecars of the lake are open, and what if one can't be opened? |
 //! | `usable` | what has the words of the lake, if some segments have no full text that can be used? |
@@ -23,6 +24,7 @@ mod reindex;
 mod sidecars;
 mod usable;
 pub mod vectors;
+pub mod words;
 
 pub use builder::{IndexBuilder, IndexKinds, SidecarFile};
 pub(crate) use builder::{addresses_of, publish};

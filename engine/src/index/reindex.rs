@@ -11,7 +11,9 @@ use super::builder::{IndexBuilder, IndexKinds, SidecarFile, publish};
 use super::fulltext::SegmentText;
 use super::hexastore::Hexastore;
 use super::sidecars::open_sidecar;
+use super::words::WordFilter;
 use crate::error::{Context, Result};
+use crate::keys::{Erased, LakeKeys};
 use crate::lake::{Lake, Segment};
 use crate::segment::{AddressIndex, MappedFile, ROW_GROUP_ROWS};
 
@@ -41,6 +43,7 @@ pub async fn reindex(lake: &Lake, kinds: IndexKinds, all: bool) -> Result<Reinde
     let started = std::time::Instant::now();
     let mut report = ReindexReport::default();
     for segment in lake.segments()? {
+        let kinds = kinds.of_segment(&segment.id);
         report.segments += 1;
         if !all && is_whole(lake, &segment, kinds).await {
             report.whole += 1;
@@ -58,6 +61,7 @@ async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
     let location = lake.location();
     open_sidecar::<AddressIndex>(location, segment).await.is_ok()
         && (!kinds.hexastore || open_sidecar::<Hexastore>(location, segment).await.is_ok())
+        && (!kinds.words || open_sidecar::<WordFilter>(location, segment).await.is_ok())
         && (!kinds.full_text || open_sidecar::<SegmentText>(location, segment).await.is_ok())
 }
 
@@ -75,10 +79,11 @@ async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<u6
 /// [`EngineError::File`](crate::error::EngineError::File) if the segment can't be read.
 pub(super) async fn build_again(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<Vec<SidecarFile>> {
     let path = lake.grains.path_of(&segment.file.name);
+    let keys = lake.keys_to_read(&segment.file.name)?;
     let bytes = lake.location().read(&path).await?;
     let made = tokio::task::spawn_blocking(move || {
         let builder = IndexBuilder::new(kinds);
-        collect(bytes, kinds, &builder)?;
+        collect(bytes, kinds, keys.as_deref(), &builder)?;
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(builder.finish())
     });
     made.await.file("can't index", &path)?.file("can't index", &path)
@@ -88,6 +93,7 @@ pub(super) async fn build_again(lake: &Lake, segment: &Segment, kinds: IndexKind
 fn collect(
     bytes: gristmill_connectors::source::SourceBytes,
     kinds: IndexKinds,
+    keys: Option<&LakeKeys>,
     builder: &IndexBuilder,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let file = MappedFile(Arc::new(bytes));
@@ -95,11 +101,20 @@ fn collect(
     let groups = metadata.metadata().num_row_groups();
     (0..groups).into_par_iter().try_for_each(|group| {
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
-        let mask = ProjectionMask::columns(reader.parquet_schema(), kinds.columns());
+        let columns = kinds.columns();
+        let stored = match keys {
+            Some(_) => LakeKeys::sealed_columns(Some(&columns)),
+            None => columns.clone(),
+        };
+        let mask = ProjectionMask::columns(reader.parquet_schema(), stored);
         let reader = reader.with_projection(mask).with_row_groups(vec![group]).with_batch_size(ROW_GROUP_ROWS);
         for (part, batch) in reader.build()?.enumerate() {
             // A row group of ours is one batch; one that another program made may be several.
-            builder.add(group << 16 | part, &batch?)?;
+            let batch = match keys {
+                Some(keys) => keys.open_rows(&batch?, Some(&columns), Erased::Kept)?,
+                None => batch?,
+            };
+            builder.add(group << 16 | part, &batch)?;
         }
         Ok(())
     })

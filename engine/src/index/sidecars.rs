@@ -17,6 +17,7 @@ use super::hexastore::{HEXASTORE_FILE, Hexastore};
 use super::reindex::build_again;
 use super::usable::UsableText;
 use super::vectors::VectorIndex;
+use super::words::WordFilter;
 use crate::error::{Context, EngineError};
 use crate::lake::{Lake, LakeLocation, Segment};
 use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
@@ -119,6 +120,7 @@ struct Shelf {
     addresses: OnceCell<Option<Arc<AddressIndex>>>,
     hexastore: OnceCell<Option<Arc<Hexastore>>>,
     text: OnceCell<Option<Arc<SegmentText>>>,
+    words: OnceCell<Option<Arc<WordFilter>>>,
     /// What stands for a full-text index that can't be used: one in memory.
     read_text: OnceCell<Arc<SegmentText>>,
     facts: OnceCell<Option<Arc<RowFacts>>>,
@@ -158,14 +160,30 @@ impl Sidecars {
 
     /// The hexastore of `segment`; `None`, with a warning the first time, if there is none that can be used.
     pub async fn hexastore(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<Hexastore>> {
+        // A sealed segment has none by design.
+        if segment.id.is_sealed() {
+            return None;
+        }
         let shelf = self.shelf(&segment.id);
         shelf.hexastore.get_or_init(|| open(location, segment)).await.clone()
     }
 
     /// The full-text index of `segment`; `None`, with a warning the first time, if there is none that can be used.
     pub async fn text(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<SegmentText>> {
+        if segment.id.is_sealed() {
+            return None;
+        }
         let shelf = self.shelf(&segment.id);
         shelf.text.get_or_init(|| open(location, segment)).await.clone()
+    }
+
+    /// The word filter of `segment`; `None` if there is none that can be used.
+    pub async fn words(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<WordFilter>> {
+        if segment.id.is_sealed() {
+            return None;
+        }
+        let shelf = self.shelf(&segment.id);
+        shelf.words.get_or_init(|| open(location, segment)).await.clone()
     }
 
     /// The full text of all of `lake`'s segments. Of a segment without a usable index it is read now, and held in memory.

@@ -1,5 +1,7 @@
 //! A batch: so many grains, in the order of the input, that make one segment.
 
+use std::collections::HashMap;
+
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, RejectRow, StateRow};
 use gristmill_schemas::container::IndexState;
@@ -24,6 +26,8 @@ pub(super) struct Batch {
     pub(super) rejects: Vec<RejectRow>,
     /// Lifecycle state of sources that end in this batch.
     pub(super) states: Vec<StateRow>,
+    /// Where the sources of these states were read from, by their ids.
+    pub(super) uris: HashMap<String, String>,
     /// How far each source is read when this batch is committed.
     pub(super) progress: Vec<(String, Progress)>,
 }
@@ -52,6 +56,7 @@ impl Batch {
         self.note(source, Progress::Complete);
         let states = source.manifest().flat_map(|(address, state)| states_of(address, state, &source.id, now));
         self.states.extend(states);
+        self.uris.insert(source.id.clone(), source.uri.clone());
     }
 
     /// Notes that a source is read to its end whose name is all that is known of it.

@@ -22,6 +22,7 @@
 
 pub(crate) mod admit;
 mod batch;
+mod claims;
 mod known;
 pub(crate) mod morsel;
 mod plan;

@@ -1,13 +1,14 @@
 //! Proving the grains of a morsel: what their addresses are, and that they are what a grain must be.
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{RejectRow, SignatureColumn, write_sort_key};
+use gristmill_schemas::columns::{RejectRow, SignatureColumn};
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{Grain, Mark, Marks, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus};
 
 use super::morsel::Morsel;
 use crate::hash::{Digest, sha256_each};
+use crate::keys::{LakeKeys, write_sort_key};
 
 /// How grains are judged.
 #[derive(Clone, Copy)]
@@ -20,6 +21,8 @@ pub(crate) struct Judgement<'a> {
     pub(crate) resolver: &'a dyn KeyResolver,
     /// When the run began, in microseconds since 1970.
     pub(crate) now: i64,
+    /// The keys that the rows will be sealed with.
+    pub(crate) keys: Option<&'a LakeKeys>,
 }
 
 /// A grain that is what it should be.
@@ -99,7 +102,7 @@ fn prove_run(proven: &mut ProvenMorsel, first: usize, judgement: Judgement<'_>) 
     }
     let mut digests: Vec<Digest> = vec![Digest::default(); opened.len()];
     sha256_each(&mut digests, |at| opened.get(at).map_or(&[], |(_, found)| found.delivery.blob()));
-    let mut checker = Checker { grain: None, mode: judgement.mode, keys };
+    let mut checker = Checker { grain: None, mode: judgement.mode, keys, sealing: judgement.keys };
     for ((item, found), digest) in opened.iter().zip(digests) {
         match checker.check(&found.payload) {
             Ok((key, found_marks)) => {
@@ -157,6 +160,8 @@ pub(crate) struct Checker<'p, 'k> {
     pub(crate) mode: Mode,
     /// Where sort keys go.
     pub(crate) keys: &'k mut Vec<u8>,
+    /// The keys that the rows will be sealed with, by which sort keys differ.
+    pub(crate) sealing: Option<&'k LakeKeys>,
 }
 
 impl<'p> Checker<'p, '_> {
@@ -170,7 +175,7 @@ impl<'p> Checker<'p, '_> {
             empty => empty.insert(Grain::decode(payload, self.mode)?),
         };
         let start = self.keys.len() as u32;
-        write_sort_key(grain, self.keys);
+        write_sort_key(self.sealing, grain, self.keys);
         Ok(((start, self.keys.len() as u32), grain.marks()))
     }
 }

@@ -11,7 +11,7 @@ use chrono::Utc;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use gristmill_connectors::source::{Source, SourceKind};
-use gristmill_schemas::columns::{RejectRow, StateRow, rejects_batch, state_batch};
+use gristmill_schemas::columns::{RejectRow, StateRow};
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
@@ -20,6 +20,7 @@ use rayon::prelude::*;
 
 use super::admit::{Admission, Door};
 use super::batch::{Batch, BatchLimits};
+use super::claims;
 use super::known::KnownAddresses;
 use super::morsel::{Admitted, Morsels, Next};
 use super::plan::plan;
@@ -29,6 +30,7 @@ use super::together::arrange;
 use super::write::{Run, write};
 use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
+use crate::keys::LakeKeys;
 use crate::lake::{Change, Lake, Ledger, transaction_name};
 use crate::progress::WorkProgress;
 use crate::segment::{AddressIndex, WrittenSegment};
@@ -114,6 +116,8 @@ struct Ingest<'l> {
     progress: Arc<WorkProgress>,
     pool: Arc<rayon::ThreadPool>,
     known: KnownAddresses,
+    /// What everything is sealed with, if the lake is encrypted.
+    keys: Option<Arc<LakeKeys>>,
     /// Refusals that an earlier run committed before it was killed.
     told: HashSet<(String, i64)>,
     batch: Batch,
@@ -137,6 +141,7 @@ impl<'l> Ingest<'l> {
     async fn begin(lake: &'l mut Lake, options: &IngestOptions, progress: Arc<WorkProgress>) -> Result<Ingest<'l>> {
         lake.refresh().await?;
         let known = KnownAddresses::load(lake).await?;
+        let keys = lake.keys_to_write()?;
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(options.threads)
             .thread_name(|number| format!("ingest-{number}"))
@@ -148,6 +153,7 @@ impl<'l> Ingest<'l> {
             progress,
             pool: Arc::new(pool),
             known,
+            keys,
             told: HashSet::new(),
             batch: Batch::default(),
             writing: None,
@@ -273,6 +279,7 @@ impl<'l> Ingest<'l> {
         let proven = proving.await?;
         let refusals = self.account(&proven)?;
         batch.rejects.extend(refusals);
+        self.judge_claims(&mut batch, &proven).await?;
         if self.options.dry_run {
             return self.pretend(proven).await;
         }
@@ -306,6 +313,26 @@ impl<'l> Ingest<'l> {
             }
         }
         Err(EngineError::Conflict(format!("other writers were faster {COMMIT_ATTEMPTS} times")))
+    }
+
+    /// Leaves of what the manifests claim what the lifecycle gate permits.
+    async fn judge_claims(&mut self, batch: &mut Batch, proven: &[ProvenMorsel]) -> Result<()> {
+        let claims = std::mem::take(&mut batch.states).into_iter().filter_map(|claim| self.known.permitted(claim));
+        let resolver = &*self.options.resolver;
+        let judged = claims::judge(self.lake, &self.known, claims.collect(), proven, resolver, self.now).await?;
+        batch.states = judged.permitted;
+        for (claim, error) in judged.denied {
+            let id = claim.source_id.as_deref().unwrap_or_default();
+            let uri = batch.uris.get(id).map_or(id, String::as_str);
+            let refused = claims::refused(&claim, &error, uri, self.now);
+            if self.options.on_error == OnError::Fail {
+                return Err(EngineError::Refused { source_uri: uri.to_owned(), error });
+            }
+            self.report.refuse(error.code.name());
+            WorkProgress::add(&self.progress.rejected, 1);
+            batch.rejects.push(refused);
+        }
+        Ok(())
     }
 
     /// Counts what was found, and collects what was refused.
@@ -357,6 +384,7 @@ impl<'l> Ingest<'l> {
             options: self.options.clone(),
             progress: Arc::clone(&self.progress),
             known: self.known.clone(),
+            keys: self.keys.clone(),
             now: self.now,
         };
         let job = tokio::task::spawn_blocking(move || pool.install(|| job(work)));
@@ -394,8 +422,7 @@ impl<'l> Ingest<'l> {
         if rows.is_empty() {
             return Ok(());
         }
-        let batch = rejects_batch(rows).file("can't write", "rejects")?;
-        let file = self.lake.rejects.write_file(&batch).await?;
+        let file = self.lake.write_rejects(rows).await?;
         let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
         self.lake.rejects.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
         // If the commit to `grains` must be repeated, these are told.
@@ -409,8 +436,7 @@ impl<'l> Ingest<'l> {
         if fresh.is_empty() {
             return Ok(());
         }
-        let batch = state_batch(&fresh).file("can't write", "state")?;
-        let file = self.lake.state.write_file(&batch).await?;
+        let file = self.lake.write_events(&fresh).await?;
         let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
         self.lake.state.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
         Ok(())
@@ -436,6 +462,7 @@ struct Work {
     options: IngestOptions,
     progress: Arc<WorkProgress>,
     known: KnownAddresses,
+    keys: Option<Arc<LakeKeys>>,
     now: i64,
 }
 
@@ -446,6 +473,7 @@ impl Work {
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
             resolver: &*self.options.resolver,
             now: self.now,
+            keys: self.keys.as_deref(),
         };
         morsels
             .into_par_iter()
@@ -465,7 +493,7 @@ impl Work {
         if plan.order.is_empty() {
             return Ok((proven, None, LeftOut::of(&plan)));
         }
-        let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now };
+        let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now, keys: self.keys.as_deref() };
         let segment = write(&self.location, &proven, &plan, run, self.options.indexes)?;
         Ok((proven, Some(segment), LeftOut::of(&plan)))
     }

@@ -110,7 +110,8 @@ impl FileScan {
     pub fn part(&self, at: usize) -> Result<Option<ScannedPart>> {
         let Some(morsel) = self.morsels.get(at) else { return Ok(None) };
         let resolver: &dyn KeyResolver = &SelfContained;
-        let judgement = Judgement { mode: self.mode, payload_limit: DEFAULT_PAYLOAD_LIMIT, resolver, now: self.now };
+        let judgement =
+            Judgement { mode: self.mode, payload_limit: DEFAULT_PAYLOAD_LIMIT, resolver, now: self.now, keys: None };
         let mut proven = prove(morsel.clone(), judgement);
         let opened: u64 = proven.rows.iter().map(|row| u64::from(row.opened)).sum();
         if opened > PART_BYTES {
@@ -120,7 +121,7 @@ impl FileScan {
         let refused = proven.rejects.len() as u64;
         let first_refusal = proven.rejects.drain(..).next().map(|refusal| refusal.error);
         let places: Vec<Place> = (0..proven.rows.len() as u32).map(|row| Place { morsel: 0, row }).collect();
-        let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now };
+        let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now, keys: None };
         let rows = project(&[proven], &places, run).file("can't read", &self.uri)?;
         Ok(Some(ScannedPart { rows, refused, first_refusal }))
     }

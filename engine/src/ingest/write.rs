@@ -2,24 +2,28 @@
 
 use gristmill_schemas::columns::{GrainColumns, RowIdentity, grains_schema};
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::{Grain, Mode, Payload};
+use gristmill_schemas::grain::{Field, Grain, Mode, Payload};
 use gristmill_schemas::sign::Delivery;
 use rayon::prelude::*;
+use std::collections::HashSet;
 
 use super::morsel::Admitted;
 use super::plan::{Place, Plan};
 use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow};
 use crate::error::{Context, Result};
 use crate::index::{IndexBuilder, IndexKinds};
+use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
 use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties};
 
 /// What is the same for all rows of a run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
+pub(super) struct Run<'k> {
     pub(super) payload_limit: usize,
     /// Microseconds since 1970.
     pub(super) now: i64,
+    /// What the rows are sealed with, if they are.
+    pub(super) keys: Option<&'k LakeKeys>,
 }
 
 /// Writes the segment that `plan` describes, and its sidecars.
@@ -27,14 +31,14 @@ pub(super) fn write(
     location: &LakeLocation,
     morsels: &[ProvenMorsel],
     plan: &Plan,
-    run: Run,
+    run: Run<'_>,
     indexes: IndexKinds,
 ) -> Result<WrittenSegment> {
-    let id = SegmentId::new();
+    let id = SegmentId::new_sealed(run.keys.is_some());
     let data = location.scratch_file()?;
     let file = SegmentFile::create(&data, grains_schema(), grains_properties())
         .file("can't write the segment", id.as_str())?;
-    let builder = IndexBuilder::new(indexes);
+    let builder = IndexBuilder::new(indexes.of_segment(&id));
     let row_groups = row_groups(morsels, &plan.order);
     let encode = |(number, places): (usize, &&[Place])| -> Result<(), Fault> {
         let mut group = file.row_group(number)?;
@@ -47,7 +51,8 @@ pub(super) fn write(
             let encode = || group.write(&batch);
             let index = || part.add(&batch);
             let ((encoded, indexed), projected) = rayon::join(|| rayon::join(encode, index), &mut project_next);
-            (encoded?, indexed?);
+            encoded?;
+            indexed?;
             next = projected?;
         }
         builder.put(number, part)?;
@@ -93,7 +98,7 @@ pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
 pub(super) fn project(
     morsels: &[ProvenMorsel],
     places: &[Place],
-    run: Run,
+    run: Run<'_>,
 ) -> Result<arrow::array::RecordBatch, Fault> {
     let extents = places.iter().filter_map(|place| {
         let (morsel, row) = place.of(morsels)?;
@@ -110,7 +115,35 @@ pub(super) fn project(
 }
 
 /// Decodes grains that were opened and adds their rows.
-fn append(opened: &[Opened<'_>], run: Run, columns: &mut GrainColumns) -> Result<(), Fault> {
+fn append(opened: &[Opened<'_>], run: Run<'_>, columns: &mut GrainColumns) -> Result<(), Fault> {
+    if let Some(keys) = run.keys {
+        prepare(keys, opened)?;
+    }
+    each_grain(opened, |found, grain| {
+        let (address, blob, identity) = (&found.row.address, found.delivery.blob(), found.identity(run));
+        match run.keys {
+            Some(keys) => keys.append(columns, address, blob, grain, &identity)?,
+            None => columns.append(address, blob, grain, &identity),
+        }
+        Ok(())
+    })
+}
+
+/// Makes the keys of all users in `opened` at once.
+fn prepare(keys: &LakeKeys, opened: &[Opened<'_>]) -> Result<(), Fault> {
+    let mut users: HashSet<Option<String>> = HashSet::new();
+    each_grain(opened, |_, grain| {
+        users.insert(grain.text(Field::UserId).map(str::to_owned));
+        Ok(())
+    })?;
+    Ok(keys.prepare(users.iter().map(Option::as_deref))?)
+}
+
+/// Decodes one after another with the same memory.
+fn each_grain<'a>(
+    opened: &'a [Opened<'a>],
+    mut take: impl FnMut(&Opened<'a>, &Grain<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let mut grain: Option<Grain<'_>> = None;
     for found in opened {
         let grain = match &mut grain {
@@ -120,7 +153,7 @@ fn append(opened: &[Opened<'_>], run: Run, columns: &mut GrainColumns) -> Result
             }
             empty => empty.insert(Grain::decode(&found.payload, Mode::Lenient)?),
         };
-        columns.append(&found.row.address, found.delivery.blob(), grain, &found.identity(run));
+        take(found, grain)?;
     }
     Ok(())
 }
@@ -134,13 +167,13 @@ struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    fn again(morsel: &'a ProvenMorsel, row: &'a ProvenRow, run: Run) -> Result<Opened<'a>, GrainError> {
+    fn again(morsel: &'a ProvenMorsel, row: &'a ProvenRow, run: Run<'_>) -> Result<Opened<'a>, GrainError> {
         let delivery = Delivery::open(morsel.morsel.item(row.item as usize))?;
         let payload = Payload::open(delivery.blob(), run.payload_limit)?;
         Ok(Opened { row, source: &morsel.morsel.source, delivery, payload })
     }
 
-    fn identity(&self, run: Run) -> RowIdentity<'_> {
+    fn identity(&self, run: Run<'_>) -> RowIdentity<'_> {
         let (envelope, signer) = match &self.delivery {
             Delivery::Signed(signed) => (Some(signed.parts()), signed.signer()),
             Delivery::Bare(_) => (None, None),

@@ -123,6 +123,37 @@ impl Keyring {
         Ok(keyring)
     }
 
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the keyring another passphrase: all its secrets are sealed anew, none changes.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`] if it is empty; [`EngineError::File`], and then the old one stays.
+    pub fn change_passphrase(&mut self, passphrase: &str) -> Result<()> {
+        if passphrase.is_empty() {
+            return Err(EngineError::Key("an empty passphrase protects nothing".to_owned()));
+        }
+        let (memory_kib, passes, lanes) = COST;
+        let kdf = Kdf { name: "argon2id".to_owned(), salt: hex::encode(random()), memory_kib, passes, lanes };
+        let key = stretch(passphrase, &kdf)?;
+        let mut keys = Vec::with_capacity(self.file.keys.len());
+        for entry in &self.file.keys {
+            let secret = self.secret(&entry.name)?;
+            let nonce = Nonce::generate();
+            let payload = Payload { msg: secret.as_slice(), aad: &entry.bound() };
+            let sealed = cipher(&key)?.encrypt(&nonce, payload);
+            let sealed = sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?;
+            keys.push(KeyEntry { nonce: hex::encode(nonce), sealed: hex::encode(sealed), ..entry.clone() });
+        }
+        let changed = Keyring { path: self.path.clone(), file: File { format: FORMAT.to_owned(), kdf, keys }, key };
+        changed.write()?;
+        *self = changed;
+        Ok(())
+    }
+
     /// What anybody may know of the keys in the file `path`.
     ///
     /// # Errors
@@ -268,16 +299,26 @@ pub(crate) fn random() -> [u8; 32] {
 
 /// Seals `clear` under `key`: nonce, then ciphertext.
 pub(crate) fn seal(key: &Secret, clear: &[u8]) -> Result<Vec<u8>> {
-    let nonce = Nonce::generate();
-    let sealed = cipher(key)?.encrypt(&nonce, clear);
-    let sealed = sealed.map_err(|_| EngineError::Key("can't seal".to_owned()))?;
-    Ok([nonce.as_slice(), &sealed].concat())
+    seal_bound(key, &[], clear)
 }
 
 /// Opens what [`seal`] sealed; `None` if it was another key or was changed.
 pub(crate) fn unseal(key: &Secret, sealed: &[u8]) -> Option<Vec<u8>> {
+    unseal_bound(key, &[], sealed)
+}
+
+/// [`seal`], which only opens again together with the same `bound`.
+pub(super) fn seal_bound(key: &Secret, bound: &[u8], clear: &[u8]) -> Result<Vec<u8>> {
+    let nonce = Nonce::generate();
+    let sealed = cipher(key)?.encrypt(&nonce, Payload { msg: clear, aad: bound });
+    let sealed = sealed.map_err(|_| EngineError::Key("can't seal".to_owned()))?;
+    Ok([nonce.as_slice(), &sealed].concat())
+}
+
+/// Opens what [`seal_bound`] sealed.
+pub(super) fn unseal_bound(key: &Secret, bound: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
     let (nonce, sealed) = sealed.split_first_chunk::<12>()?;
-    cipher(key).ok()?.decrypt(&Nonce::from(*nonce), sealed).ok()
+    cipher(key).ok()?.decrypt(&Nonce::from(*nonce), Payload { msg: sealed, aad: bound }).ok()
 }
 
 #[cfg(test)]
@@ -300,6 +341,21 @@ mod tests {
         let error = Keyring::open(&path, "wrong").unwrap_err().to_string();
         assert!(error.contains("passphrase"), "{error}");
         assert_eq!(Keyring::public(&path).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn another_passphrase_changes_no_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keyring.json");
+        let mut keyring = Keyring::open_or_create(&path, "old").unwrap();
+        let did = keyring.generate("a").unwrap();
+        let derived = keyring.derive("purpose").unwrap();
+        assert!(keyring.change_passphrase("").is_err());
+        keyring.change_passphrase("new").unwrap();
+        assert!(Keyring::open(&path, "old").is_err());
+        let again = Keyring::open(&path, "new").unwrap();
+        assert_eq!(again.derive("purpose").unwrap(), derived);
+        assert_eq!(did_of_key(&again.signing_key("a").unwrap().verifying_key()), did);
     }
 
     #[test]

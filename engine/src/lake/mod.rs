@@ -4,6 +4,7 @@
 //! lake/
 //!   grains/   state/   rejects/   audit/   erased/     Delta tables
 //!   index/<segment id>/                      sidecars: derived, rebuildable
+//!   encryption.json                          only if it is encrypted
 //!   _scratch/                                files that aren't part of the lake yet
 //! ```
 //!
@@ -18,12 +19,14 @@
 //! | `records` | how are rows of the small tables written and read? |
 //! | `audit` | what did the engine do? |
 //! | `erased` | which grains must not come back? |
+//! | `encryption` | is the lake encrypted, and with whose keys? |
 //! | `purge` | how are files removed that only earlier versions need? |
 //!
 //! **Order of commits.** A command that touches several tables commits to `grains` last. What it wrote to the others
 //! before can be told from a repetition by its own columns, so a command that was killed in between is simply run again.
 
 mod audit;
+mod encryption;
 mod erased;
 mod ledger;
 mod lifecycle;
@@ -43,6 +46,7 @@ use gristmill_schemas::columns::{
 use gristmill_schemas::grain::Field;
 
 pub use audit::{AUDIT, AuditVerdict};
+pub use encryption::{ENCRYPTION, is_sealed_file};
 pub use erased::{ERASED, ErasedGrains};
 pub use ledger::{Ledger, Progress, transaction_name};
 pub use location::LakeLocation;
@@ -74,6 +78,7 @@ pub struct Lake {
     /// Which grains must not come back.
     pub erased: Table,
     sidecars: Arc<Sidecars>,
+    encryption: encryption::Encryption,
 }
 
 /// A segment of the lake.
@@ -120,7 +125,8 @@ impl Lake {
         let rejects = open_or_create(&location, REJECTS, rejects_schema(), "rejected_at").await?;
         let audit = open_or_create(&location, AUDIT, audit_schema(), "at").await?;
         let erased = open_or_create(&location, ERASED, erased::erased_schema(), "at").await?;
-        Ok(Lake { location, grains, state, rejects, audit, erased, sidecars: Arc::default() })
+        let encryption = encryption::Encryption::load(&location).await?;
+        Ok(Lake { location, grains, state, rejects, audit, erased, sidecars: Arc::default(), encryption })
     }
 
     /// Sees the newest version of every table.
@@ -152,7 +158,7 @@ impl Lake {
     /// # Errors
     /// [`EngineError::Delta`].
     pub fn segments(&self) -> Result<Vec<Segment>> {
-        let files = self.grains.files()?.into_iter();
+        let files = self.grains.files()?.into_iter().filter(|file| !self.leaves_out(&file.name));
         Ok(files.filter_map(|file| Some(Segment { id: SegmentId::of_file(&file.name)?, file })).collect())
     }
 }

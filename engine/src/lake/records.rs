@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
+use gristmill_schemas::columns::{REJECTS, RejectRow, STATE, StateRow, rejects_batch, state_batch};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 
+use super::Lake;
 use super::location::LakeLocation;
 use super::table::{DataFile, Table};
 use crate::error::{Context, Result};
@@ -32,7 +34,11 @@ impl Table {
     /// # Errors
     /// [`EngineError::File`].
     pub async fn write_file(&self, batch: &RecordBatch) -> Result<DataFile> {
-        let name = SegmentId::new().file_name();
+        self.write_file_as(&SegmentId::new(), batch).await
+    }
+
+    async fn write_file_as(&self, id: &SegmentId, batch: &RecordBatch) -> Result<DataFile> {
+        let name = id.file_name();
         let scratch = self.location().scratch_file()?;
         let sink = scratch.reopen().file("can't write", format!("{}/{name}", self.name()))?;
         let mut writer = ArrowWriter::try_new(sink, batch.schema(), Some(records_properties()))
@@ -56,6 +62,41 @@ impl Table {
             batches.extend(read_file(bytes, columns).file("can't read", path.to_string())?);
         }
         Ok(batches)
+    }
+}
+
+/// The columns of `rejects` that may hold what a grain holds.
+const REFUSED: [&str; 3] = ["bytes", "message", "field"];
+
+/// The columns of `state` that may name somebody.
+const NAMING: [&str; 2] = ["actor", "reason"];
+
+impl Lake {
+    /// Writes `rows` as a new data file of `rejects`, sealed if the lake is encrypted.
+    ///
+    /// # Errors
+    /// As [`Table::write_file`]; [`EngineError::Key`](crate::error::EngineError::Key).
+    pub(crate) async fn write_rejects(&self, rows: &[RejectRow]) -> Result<DataFile> {
+        self.write_sealed(&self.rejects, &rejects_batch(rows).file("can't write", REJECTS)?).await
+    }
+
+    /// Writes `rows` as a new data file of `state`, sealed if the lake is encrypted.
+    ///
+    /// # Errors
+    /// As [`Lake::write_rejects`].
+    pub(crate) async fn write_events(&self, rows: &[StateRow]) -> Result<DataFile> {
+        self.write_sealed(&self.state, &state_batch(rows).file("can't write", STATE)?).await
+    }
+
+    /// Writes open rows of `rejects` or `state`.
+    pub(crate) async fn write_sealed(&self, table: &Table, batch: &RecordBatch) -> Result<DataFile> {
+        match self.keys_to_write()? {
+            Some(keys) => {
+                let names = if table.name() == REJECTS { REFUSED.as_slice() } else { &NAMING };
+                table.write_file_as(&SegmentId::new_sealed(true), &keys.seal_cells(batch, names)?).await
+            }
+            None => table.write_file(batch).await,
+        }
     }
 }
 

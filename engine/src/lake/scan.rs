@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{Lake, Segment};
 use crate::error::{Context, EngineError, Result};
+use crate::keys::{Erased, LakeKeys};
 use crate::segment::SegmentReader;
 
 /// Rows that come bit by bit.
@@ -51,13 +52,19 @@ async fn read_segment(
     sender: mpsc::Sender<Result<RecordBatch>>,
 ) -> Result<()> {
     let path = lake.grains.path_of(&segment.file.name);
+    let keys = lake.keys_to_read(&segment.file.name)?;
     let bytes = lake.location().read(&path).await?;
     let name = path.to_string();
     let send = move || -> Result<()> {
         let reader = SegmentReader::open(bytes).file("can't read", &name)?;
         for row_group in 0..reader.row_groups() {
-            for batch in reader.read(row_group..row_group + 1, columns, BATCH_ROWS).file("can't read", &name)? {
-                let batch = batch.file("can't read", &name)?;
+            let sealed = keys.as_ref().map(|_| LakeKeys::sealed_columns(columns));
+            let stored = sealed.as_deref().or(columns);
+            for batch in reader.read(row_group..row_group + 1, stored, BATCH_ROWS).file("can't read", &name)? {
+                let mut batch = batch.file("can't read", &name)?;
+                if let Some(keys) = &keys {
+                    batch = keys.open_rows(&batch, columns, Erased::Dropped)?;
+                }
                 if sender.blocking_send(Ok::<_, EngineError>(batch)).is_err() {
                     return Ok(());
                 }

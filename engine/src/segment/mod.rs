@@ -6,15 +6,18 @@
 //! | `read` | how does the Parquet reader see a mapped file? |
 //! | `reader` | what are the rows of these row groups, with these columns? |
 //! | `write` | how do batches become the file, on all cores? |
+//! | `copy` | how does a row group become part of another file as it is? |
 //! | `addresses` | which row of the segment has this address? |
 
 mod addresses;
+mod copy;
 mod layout;
 mod read;
 mod reader;
 mod write;
 
 pub use addresses::{ADDRESSES_FILE, AddressIndex};
+pub(crate) use copy::CopySource;
 pub use layout::{ROW_GROUP_ROWS, grains_properties, records_properties, unsorted_grains_properties};
 pub(crate) use read::MappedFile;
 pub use reader::SegmentReader;
@@ -28,6 +31,17 @@ impl SegmentId {
     /// A new name, later than all that were made before it on this machine.
     pub fn new() -> Self {
         SegmentId(ulid::Ulid::generate().to_string().to_ascii_lowercase())
+    }
+
+    /// A new name, of a sealed segment if `sealed` says so.
+    pub fn new_sealed(sealed: bool) -> Self {
+        let SegmentId(id) = SegmentId::new();
+        SegmentId(if sealed { id + SEALED } else { id })
+    }
+
+    /// True if the segment's rows are sealed: it is in the name, so that nothing has to be read to know.
+    pub fn is_sealed(&self) -> bool {
+        self.0.ends_with(SEALED)
     }
 
     /// The segment of a data file.
@@ -51,6 +65,9 @@ impl SegmentId {
         &self.0
     }
 }
+
+/// The end of a sealed segment's name.
+const SEALED: &str = ".sealed";
 
 impl Default for SegmentId {
     fn default() -> Self {

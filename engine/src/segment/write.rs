@@ -15,6 +15,8 @@ use parquet::file::writer::SerializedFileWriter;
 use rayon::prelude::*;
 use tempfile::NamedTempFile;
 
+use super::copy::CopySource;
+
 /// A Parquet file that is being written by many threads. Row groups may be encoded in any order; they stand in the file in
 /// the order of their numbers, whatever the threads do.
 pub struct SegmentFile {
@@ -27,7 +29,14 @@ pub struct SegmentFile {
 struct Tail {
     writer: SerializedFileWriter<BufWriter<File>>,
     next: usize,
-    waiting: BTreeMap<usize, Vec<ArrowColumnChunk>>,
+    waiting: BTreeMap<usize, Group>,
+}
+
+/// A row group that waits to be appended.
+enum Group {
+    Encoded(Vec<ArrowColumnChunk>),
+    /// One of another file, by its number there.
+    Copied(CopySource, usize),
 }
 
 /// Bytes that are gathered before they are written to the file.
@@ -63,7 +72,7 @@ impl SegmentFile {
     /// [`ParquetError`].
     pub fn end_row_group(&self, group: RowGroup) -> Result<(), ParquetError> {
         let chunks = group.writers.into_par_iter().map(ArrowColumnWriter::close).collect::<Result<_, _>>()?;
-        self.lock().append(group.number, chunks)
+        self.lock().append(group.number, Group::Encoded(chunks))
     }
 
     /// Encodes `batches`, one after another, as row group `number`.
@@ -74,6 +83,14 @@ impl SegmentFile {
         let mut group = self.row_group(number)?;
         batches.iter().try_for_each(|batch| group.write(batch))?;
         self.end_row_group(group)
+    }
+
+    /// Copies row group `from` of `source`, which has the same columns, as row group `number`.
+    ///
+    /// # Errors
+    /// [`ParquetError`], also if the columns differ.
+    pub(crate) fn copy_row_group(&self, number: usize, source: &CopySource, from: usize) -> Result<(), ParquetError> {
+        self.lock().append(number, Group::Copied(source.clone(), from))
     }
 
     /// Ends the file; answers how many rows it has.
@@ -120,12 +137,17 @@ impl RowGroup {
 }
 
 impl Tail {
-    fn append(&mut self, number: usize, chunks: Vec<ArrowColumnChunk>) -> Result<(), ParquetError> {
-        self.waiting.insert(number, chunks);
-        while let Some(chunks) = self.waiting.remove(&self.next) {
+    fn append(&mut self, number: usize, rows: Group) -> Result<(), ParquetError> {
+        self.waiting.insert(number, rows);
+        while let Some(rows) = self.waiting.remove(&self.next) {
             let mut group = self.writer.next_row_group()?;
-            for chunk in chunks {
-                chunk.append_to_row_group(&mut group)?;
+            match rows {
+                Group::Encoded(chunks) => {
+                    for chunk in chunks {
+                        chunk.append_to_row_group(&mut group)?;
+                    }
+                }
+                Group::Copied(source, from) => source.append(from, &mut group)?,
             }
             group.close()?;
             self.next += 1;

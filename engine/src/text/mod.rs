@@ -4,12 +4,14 @@
 //! |---|---|
 //! | this one | which fields of a grain are its text? |
 //! | [`words`](mod@words) | which words has a text, by rules that know no language? |
+//! | [`fold`] | which spellings are the same? |
 //! | [`bm25`] | how well do the words of a grain fit those of a search? |
 //!
 //! Everything here is a pure function over grains and texts. What doesn't live here: where the sidecars are kept, and how they
 //! are asked.
 
 pub mod bm25;
+pub mod fold;
 pub mod words;
 
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Mode, Payload, RawValue};

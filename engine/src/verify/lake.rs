@@ -20,6 +20,7 @@ use crate::crew::Crew;
 use crate::error::{EngineError, Result};
 use crate::hash::{Digest, sha256_each};
 use crate::ingest::prove::{Checker, Judgement, OPENED_BYTES, Opened, open};
+use crate::keys::{Erased, LakeKeys};
 use crate::lake::Lake;
 use crate::progress::WorkProgress;
 use crate::segment::SegmentReader;
@@ -127,12 +128,13 @@ impl Patrol<'_> {
                 return Ok(None);
             }
         };
+        let keys = self.lake.keys_to_read(&segment.file.name)?;
         for row_group in visit.from..visit.until.min(reader.row_groups()) {
             if self.is_over() {
                 return Ok(at(row_group));
             }
             if self.part.has(&segment.id, row_group) {
-                self.begin(reader.clone(), row_group, Arc::clone(&name)).await?;
+                self.begin(Sealed { reader: reader.clone(), keys: keys.clone() }, row_group, Arc::clone(&name)).await?;
             }
         }
         Ok(None)
@@ -158,8 +160,8 @@ impl Patrol<'_> {
         }
     }
 
-    async fn begin(&mut self, reader: SegmentReader, row_group: usize, name: Arc<str>) -> Result<()> {
-        let bytes = reader.row_group_bytes(row_group);
+    async fn begin(&mut self, segment: Sealed, row_group: usize, name: Arc<str>) -> Result<()> {
+        let bytes = segment.reader.row_group_bytes(row_group);
         self.budget = self.budget.saturating_sub(bytes);
         self.coverage.row_groups += 1;
         self.coverage.file_bytes += bytes;
@@ -167,7 +169,7 @@ impl Patrol<'_> {
         let number = self.jobs;
         let (options, progress) = (Arc::clone(&self.options), Arc::clone(&self.progress));
         let job = move || {
-            let findings = check_row_group(&reader, row_group, &name, &options);
+            let findings = check_row_group(&segment, row_group, &name, &options);
             WorkProgress::add(&progress.bytes, bytes);
             WorkProgress::add(&progress.grains, findings.ok);
             WorkProgress::add(&progress.rejected, findings.bad_count());
@@ -180,16 +182,31 @@ impl Patrol<'_> {
     }
 }
 
+/// A segment, and what opens its rows if they are sealed.
+struct Sealed {
+    reader: SegmentReader,
+    keys: Option<Arc<LakeKeys>>,
+}
+
 /// Checks all rows of a row group. What can't be read is a problem of its first row that can't.
-fn check_row_group(reader: &SegmentReader, row_group: usize, name: &str, options: &VerifyOptions) -> Findings {
+fn check_row_group(segment: &Sealed, row_group: usize, name: &str, options: &VerifyOptions) -> Findings {
+    let Sealed { reader, keys } = segment;
+    let stored = keys.as_ref().map(|_| LakeKeys::sealed_columns(Some(&COLUMNS)));
+    let stored = stored.as_deref().unwrap_or(&COLUMNS);
     let mut findings = Findings::default();
     let mut row = reader.rows_before(row_group);
     // A damaged file must not end the check of the others, whatever it does to the reader.
     let read = catch_unwind(AssertUnwindSafe(|| -> Result<(), ArrowError> {
-        for batch in reader.read(row_group..row_group + 1, Some(&COLUMNS), BATCH_ROWS)? {
+        for batch in reader.read(row_group..row_group + 1, Some(stored), BATCH_ROWS)? {
             let batch = batch?;
-            check_batch(&batch, row, name, options, &mut findings)?;
-            row += batch.num_rows() as u64;
+            let rows = batch.num_rows() as u64;
+            let opened = match keys {
+                Some(keys) => keys.open_rows(&batch, Some(&COLUMNS), Erased::Dropped),
+                None => Ok(batch),
+            };
+            let opened = opened.map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
+            check_batch(&opened, row, name, options, &mut findings)?;
+            row += rows;
         }
         Ok(())
     }));
@@ -233,7 +250,7 @@ fn check_batch(
     let mut first = 0;
     while first < delivered.len() {
         let opened = open_some(delivered.get(first..).unwrap_or_default(), judgement);
-        let mut checker = Checker { grain: None, mode: options.mode, keys: &mut keys };
+        let mut checker = Checker { grain: None, mode: options.mode, keys: &mut keys, sealing: None };
         for (row, opened) in (first..).zip(&opened) {
             // What was let in leniently is marked as such, and no news.
             checker.mode =

@@ -67,6 +67,12 @@ const DEFAULT_PROBLEMS: usize = 100;
 
 impl VerifyOptions {
     fn judgement(&self) -> Judgement<'_> {
-        Judgement { mode: self.mode, payload_limit: DEFAULT_PAYLOAD_LIMIT, resolver: &*self.resolver, now: 0 }
+        Judgement {
+            mode: self.mode,
+            payload_limit: DEFAULT_PAYLOAD_LIMIT,
+            resolver: &*self.resolver,
+            now: 0,
+            keys: None,
+        }
     }
 }

@@ -87,18 +87,19 @@ impl<'e> Corpus<'e> {
         Ok(ended.select(vec![col(ADDRESS).alias(OLD), col("value").alias(NEW)])?)
     }
 
-    /// What became of all grains; `None` if that is too much to hold. If the store may not be asked, nothing.
+    /// What became of all grains; `None` if that is too much to hold, or if the store may not be asked: a plan that is made
+    /// without asking joins what the tables say when it runs.
     async fn fates(&self, asks: bool) -> Result<Option<Arc<Fates>>> {
         match asks {
             true => self.fates.get(self.context).await,
-            false => Ok(Some(Arc::default())),
+            false => Ok(None),
         }
     }
 
     /// `grains` without those that were superseded.
     pub(super) async fn current(&self, grains: DataFrame, asks: bool) -> Result<DataFrame> {
         match self.fates(asks).await? {
-            Some(fates) if asks && fates.is_empty() => Ok(grains),
+            Some(fates) if fates.is_empty() => Ok(grains),
             Some(fates) => Ok(grains.filter(is_superseded(fates).is_not_true())?),
             None => {
                 let old = self.supersessions().await?.select(vec![col(OLD)])?;

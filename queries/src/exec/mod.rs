@@ -9,6 +9,7 @@
 //! | `condition`, `domain` | which rows pass a condition? |
 //! | `recall`, `stages`, `search`, `thread` | what is the plan of a RECALL? |
 //! | `set`, `history`, `assembly`, `explain` | what do the other statements do? |
+//! | `matching` | which grains does a rule match, however many? |
 //! | [`evolve`], [`writer`] | what do statements append, and where to? |
 //! | [`answer`] | how is it told? |
 //! | [`error`] | why is there no answer? |
@@ -29,6 +30,7 @@ mod explain;
 mod functions;
 mod history;
 mod lifecycle;
+mod matching;
 mod recall;
 mod search;
 pub mod session;
@@ -47,6 +49,7 @@ use gristmill_schemas::json::{Json, Object};
 pub use answer::{Answer, Entry, Hit, Response};
 pub use error::{ExecutionError, Result};
 pub use evolve::{Evolution, GrainWriter, Write};
+pub use matching::matching;
 pub use session::Session;
 pub use writer::LakeWriter;
 

@@ -53,6 +53,8 @@ pub enum Check {
     },
     /// A query whose rows are findings; its first column is `content_address`, the others are evidence.
     Sql(String),
+    /// A RECALL of CAL; every grain that it matches is a finding, and the columns that the message names are evidence.
+    Cal(String),
     /// A policy that is evaluated on message views; members of its set `violation` (or `deny`) are findings.
     Rego {
         /// The policy's text.
@@ -68,6 +70,7 @@ impl Check {
         match self {
             Check::Where { .. } => "where",
             Check::Sql(_) => "sql",
+            Check::Cal(_) => "cal",
             Check::Rego { .. } => "rego",
         }
     }
@@ -268,6 +271,7 @@ struct RuleTable {
     condition: Option<String>,
     evidence: Option<Vec<String>>,
     sql: Option<String>,
+    cal: Option<String>,
     rego: Option<String>,
     kinds: Option<Vec<String>>,
     message: String,
@@ -298,14 +302,15 @@ impl RuleTable {
         for (key, value) in [("title", &self.title), ("norm", &self.norm), ("message", &self.message)] {
             check_filled(key, value).map_err(fault)?;
         }
-        let check = match (self.condition, self.sql, self.rego, self.evidence, self.kinds) {
-            (Some(condition), None, None, evidence, None) => {
+        let check = match (self.condition, self.sql, self.cal, self.rego, self.evidence, self.kinds) {
+            (Some(condition), None, None, None, evidence, None) => {
                 Check::Where { condition, evidence: evidence.unwrap_or_default() }
             }
-            (None, Some(sql), None, None, None) => Check::Sql(sql),
-            (None, None, Some(policy), None, kinds) => Check::Rego { policy, kinds: kinds.unwrap_or_default() },
+            (None, Some(sql), None, None, None, None) => Check::Sql(sql),
+            (None, None, Some(cal), None, None, None) => Check::Cal(cal),
+            (None, None, None, Some(policy), None, kinds) => Check::Rego { policy, kinds: kinds.unwrap_or_default() },
             _ => {
-                let problem = "needs exactly one of `where` (with `evidence`), `sql` and `rego` (with `kinds`)";
+                let problem = "needs exactly one of `where` (with `evidence`), `sql`, `cal` and `rego` (with `kinds`)";
                 return Err(fault(problem.to_owned()));
             }
         };

@@ -18,7 +18,7 @@ use arrow::datatypes::DataType;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use datafusion::prelude::{DataFrame, SessionContext};
+use datafusion::prelude::{DataFrame, JoinType, SessionContext, col};
 use futures::StreamExt;
 use gristmill_engine::lake::Lake;
 use gristmill_schemas::columns::{IdentityColumn, grains_schema};
@@ -31,6 +31,7 @@ use super::finding::{Finding, RuleCount};
 use super::pack::{Check, Pack, Rule};
 use super::policy::{Policies, Verdict};
 use super::rows::{self, RowRules};
+use crate::exec::matching;
 use crate::sql::{DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context};
 
 /// The table of the grains that a scan is to look at; a view of `grains` if it is to look at all.
@@ -137,7 +138,8 @@ impl Scan {
         let context = lake_context(lake, &options.sql).await?;
         let (since, old) = old_files(lake, &context, &packs, options.since).await?;
         let store = ObjectStoreUrl::parse(LAKE_STORE)?;
-        let table = LakeTable::new(lake.grains.clone(), grains_schema(), store)?.limited_to(|name| !old.contains(name));
+        let table =
+            LakeTable::new(lake, lake.grains.clone(), grains_schema(), store)?.limited_to(|name| !old.contains(name));
         let scope = Scope {
             lake: lake.location().name(),
             version: lake.grains.version(),
@@ -156,10 +158,12 @@ impl Scan {
         let policies = Policies::compile(&rules)?.map(Arc::new);
         let mut queries = Vec::new();
         for (place, rule) in rules.iter().enumerate() {
-            if let Check::Sql(text) = &rule.check {
-                let frame = plan(&context, rule, text).await?;
-                queries.push(Query { rule: place, frame });
-            }
+            let frame = match &rule.check {
+                Check::Sql(text) => plan(&context, rule, text).await?,
+                Check::Cal(text) => plan_recall(&context, rule, text).await?,
+                Check::Where { .. } | Check::Rego { .. } => continue,
+            };
+            queries.push(Query { rule: place, frame });
         }
         Ok(Scan { context, packs, rules, rows, policies, queries, scope })
     }
@@ -378,6 +382,25 @@ async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataF
         Some(name) => Err(fault(format!("`message` names {{{name}}}, which is no column of the query"))),
         None => Ok(frame),
     }
+}
+
+/// Plans a rule in CAL: the grains that it matches, of those that are scanned, with the columns that the message names.
+async fn plan_recall(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
+    let fault = |problem: String| PackError::rule(&rule.id, problem);
+    let now = chrono::Utc::now().timestamp_millis();
+    let matched = matching(context, text, now).await.map_err(|error| fault(error.to_string()))?;
+    let address = IdentityColumn::ContentAddress.name();
+    let scanned = context.table(SCANNED).await?;
+    let mut columns = vec![col(address)];
+    for name in rule.message.names() {
+        if scanned.schema().fields().iter().all(|field| field.name() != name) {
+            return Err(fault(format!("`message` names {{{name}}}, which is no column of `grains`")));
+        }
+        columns.extend((name != address).then(|| col(name)));
+    }
+    let matched = matched.select(vec![col(address).alias("__matched")])?;
+    let found = scanned.select(columns)?.join(matched, JoinType::LeftSemi, &[address], &["__matched"], None);
+    Ok(found?)
 }
 
 /// The version from which on the scan looks, and the files that were there then.

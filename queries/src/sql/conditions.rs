@@ -58,7 +58,7 @@ impl Conditions {
         for filter in filters.iter().flat_map(split_conjunction) {
             // Of several searches one is enough: the scan applies all.
             conditions.words = conditions.words.or_else(|| words_of(filter).cloned());
-            let Some((column, values)) = values(filter) else { continue };
+            let Some((column, values)) = values_of(filter, &indexed) else { continue };
             let known = &mut conditions.columns[column as usize];
             *known = Some(match known.take() {
                 Some(before) => before.intersection(&values).cloned().collect(),
@@ -94,8 +94,15 @@ impl Conditions {
     }
 }
 
-/// The column and the values that `filter` restricts it to.
-fn values(filter: &Expr) -> Option<(Indexed, BTreeSet<String>)> {
+/// The column, of those that `known` knows, and the values that `filter` restricts it to.
+pub(super) fn values_of<C: PartialEq>(
+    filter: &Expr,
+    known: &dyn Fn(&str) -> Option<C>,
+) -> Option<(C, BTreeSet<String>)> {
+    let column = |expr: &Expr| match expr {
+        Expr::Column(column) => known(&column.name),
+        _ => None,
+    };
     match filter {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
             let (column, value) = match (column(left), column(right)) {
@@ -106,7 +113,7 @@ fn values(filter: &Expr) -> Option<(Indexed, BTreeSet<String>)> {
             Some((column, BTreeSet::from([value])))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
-            let ((column, mut either), (other, or)) = (values(left)?, values(right)?);
+            let ((column, mut either), (other, or)) = (values_of(left, known)?, values_of(right, known)?);
             either.extend(or);
             (column == other).then_some((column, either))
         }
@@ -117,9 +124,8 @@ fn values(filter: &Expr) -> Option<(Indexed, BTreeSet<String>)> {
     }
 }
 
-fn column(expr: &Expr) -> Option<Indexed> {
-    let Expr::Column(column) = expr else { return None };
-    Indexed::ALL.into_iter().find(|indexed| indexed.name() == column.name)
+fn indexed(name: &str) -> Option<Indexed> {
+    Indexed::ALL.into_iter().find(|indexed| indexed.name() == name)
 }
 
 fn text(expr: &Expr) -> Option<String> {

@@ -12,6 +12,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::common::Statistics as PlanStatistics;
 use datafusion::common::stats::Precision;
+use datafusion::common::{internal_datafusion_err, project_schema};
 use datafusion::config::TableParquetOptions;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
@@ -22,9 +23,11 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use gristmill_engine::index::Sidecars;
-use gristmill_engine::lake::{DataFile, Segment, Table};
+use gristmill_engine::keys::{Erased, LakeKeys};
+use gristmill_engine::lake::{DataFile, Lake, Segment, Table, is_sealed_file};
 use gristmill_engine::segment::SegmentId;
 use gristmill_engine::text::{Statistics, Terms};
 use gristmill_schemas::address::ContentAddress;
@@ -37,6 +40,7 @@ use super::covered::{CoveredScan, covered};
 use super::external;
 use super::index_scan::{Rows, Spared, ranges, select};
 use super::indexed_source::IndexedSource;
+use super::unseal::{Opening, UnsealExec};
 
 /// One stored table at one version.
 #[derive(Debug, Clone)]
@@ -47,6 +51,8 @@ pub struct LakeTable {
     files: Vec<DataFile>,
     /// What is asked before a file is read; only `grains` has any.
     sidecars: Option<Arc<Sidecars>>,
+    /// What opens sealed files.
+    keys: Option<Arc<LakeKeys>>,
 }
 
 /// What the sidecars said.
@@ -72,13 +78,16 @@ struct Selected {
 }
 
 impl LakeTable {
-    /// The table `table`, whose rows have `schema`; the files of the lake are found in `store`.
+    /// The table `table` of `lake`, whose rows have `schema`; the files of the lake are found in `store`.
     ///
     /// # Errors
-    /// [`datafusion::error::DataFusionError::External`] if the log can't be read.
-    pub fn new(table: Table, schema: SchemaRef, store: ObjectStoreUrl) -> Result<LakeTable> {
-        let files = table.files().map_err(external)?;
-        Ok(LakeTable { table, schema, store, files, sidecars: None })
+    /// [`datafusion::error::DataFusionError::External`] if the log can't be read, or the lake is locked and has sealed files.
+    pub fn new(lake: &Lake, table: Table, schema: SchemaRef, store: ObjectStoreUrl) -> Result<LakeTable> {
+        let mut files = table.files().map_err(external)?;
+        files.retain(|file| !lake.leaves_out(&file.name));
+        let keys = files.iter().map(|file| lake.keys_to_read(&file.name)).find(|keys| !matches!(keys, Ok(None)));
+        let keys = keys.transpose().map_err(external)?.flatten();
+        Ok(LakeTable { table, schema, store, files, sidecars: None, keys })
     }
 
     /// The table with the sidecars of its segments, which its scans ask first.
@@ -108,32 +117,33 @@ impl LakeTable {
             .with_statistics(Arc::new(statistics))
     }
 
-    /// Asks the sidecars which rows `filters` can let pass; `None` if they know nothing of the filters.
-    async fn asked(&self, filters: &[Expr]) -> Option<Asked> {
+    /// Asks the sidecars of `own` which rows `filters` can let pass; `None` if they know nothing of the filters.
+    async fn asked(&self, own: &[&DataFile], filters: &[Expr]) -> Option<Asked> {
         let conditions = Conditions::of(filters);
         let sidecars = self.sidecars.as_ref().filter(|_| !conditions.is_empty())?;
-        let segments = self.segments()?;
+        let segments = segments(own)?;
         let chosen = select(sidecars, self.table.location(), &segments, &conditions).await;
         Some(Asked { conditions, segments, chosen })
     }
 
-    /// The rows that were chosen with the columns of `schema`, if the sidecars know all of it.
+    /// The rows that were chosen with the columns of `schema`, if the sidecars know all of it. Of sealed rows they don't, and
+    /// some of these may be erased.
     async fn covered(&self, asked: &Asked, schema: SchemaRef) -> Option<RecordBatch> {
         let Asked { conditions, segments, chosen } = asked;
-        let sidecars = self.sidecars.as_ref()?;
+        let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none())?;
         covered(sidecars, self.table.location(), segments, conditions, chosen, &schema).await
     }
 
-    /// The files that something can be found in, with the rows that the sidecars chose.
-    fn selected(&self, asked: Option<&Asked>) -> Selected {
+    /// The files `own`, as far as something can be found in them, with the rows that the sidecars chose.
+    fn selected(&self, own: &[&DataFile], asked: Option<&Asked>) -> Selected {
         let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
         let Some(asked) = asked else {
-            let rows = Precision::Exact(self.rows() as usize);
-            return Selected { files: self.files.iter().map(whole).collect(), rows, spared: None };
+            let rows = Precision::Exact(own.iter().map(|file| file.rows).sum::<u64>() as usize);
+            return Selected { files: own.iter().map(|file| whole(file)).collect(), rows, spared: None };
         };
         let spared = asked.spared();
         let mut files = FileGroup::default();
-        for (file, rows) in self.files.iter().zip(&asked.chosen) {
+        for (file, rows) in own.iter().zip(&asked.chosen) {
             match rows {
                 Rows::All => files.push(whole(file)),
                 Rows::Some(rows) if rows.is_empty() => {}
@@ -144,7 +154,7 @@ impl LakeTable {
     }
 
     /// The blobs of the grains at `addresses`, each with its address, in no order; `None` if the sidecars can't tell where
-    /// they are. Segments are read side by side.
+    /// they are, or rows are sealed. Segments are read side by side.
     ///
     /// # Errors
     /// What reading says.
@@ -153,7 +163,9 @@ impl LakeTable {
         state: &SessionState,
         addresses: &[ContentAddress],
     ) -> Result<Option<Vec<(ContentAddress, ArrayRef)>>> {
-        let Some((sidecars, segments)) = self.sidecars.as_ref().zip(self.segments()) else { return Ok(None) };
+        let all: Vec<&DataFile> = self.files.iter().collect();
+        let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none());
+        let Some((sidecars, segments)) = sidecars.zip(segments(&all)) else { return Ok(None) };
         let mut reads = JoinSet::new();
         for (number, segment) in segments.iter().enumerate() {
             let Some(index) = sidecars.addresses(self.table.location(), segment).await else { return Ok(None) };
@@ -177,7 +189,7 @@ impl LakeTable {
     /// What the full-text sidecars know of the words of a search, and the table of the other files. `None` if no sidecar can
     /// be asked.
     pub(crate) async fn text_statistics(&self, terms: &Terms) -> Option<(Statistics, LakeTable)> {
-        let segments = self.segments()?;
+        let segments = segments(&self.files.iter().collect::<Vec<_>>())?;
         let text = self.sidecars.as_ref()?.usable_text(self.table.location(), &segments).await.ok()?;
         let asked = (Arc::clone(&text), terms.clone());
         let known = tokio::task::spawn_blocking(move || asked.0.statistics(&asked.1)).await.ok()?.ok()?;
@@ -199,10 +211,14 @@ impl LakeTable {
         columns: &[usize],
     ) -> Result<Vec<RecordBatch>> {
         let Some(file) = self.files.get(number) else { return Ok(Vec::new()) };
-        collect(self.rows_of(state, file, rows, columns)?, state.task_ctx()).await
+        let batches = collect(self.rows_of(state, file, rows, columns)?, state.task_ctx()).await?;
+        match self.opening(is_sealed_file(&file.name), Some(columns))? {
+            Some(opening) => batches.iter().map(|batch| opening.open(batch, Erased::Kept)).collect(),
+            None => Ok(batches),
+        }
     }
 
-    /// The plan that reads just `rows` (ascending) of `file`, with the columns `columns`.
+    /// The plan that reads just `rows` (ascending) of `file`, with the columns `columns`; sealed ones as they are.
     fn rows_of(
         &self,
         state: &dyn Session,
@@ -211,11 +227,75 @@ impl LakeTable {
         columns: &[usize],
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let group = FileGroup::new(vec![self.chosen(file, rows)]);
+        let opening = self.opening(is_sealed_file(&file.name), Some(columns))?;
+        let stored = opening.as_ref().map(|opening| opening.stored(&self.schema)).transpose()?;
         let scan = FileScanConfigBuilder::new(self.store.clone(), Arc::new(self.source(state)?))
             .with_file_groups(vec![group])
-            .with_projection_indices(Some(columns.to_vec()))?
+            .with_projection_indices(Some(stored.unwrap_or_else(|| columns.to_vec())))?
             .build();
         Ok(DataSourceExec::from_data_source(scan))
+    }
+
+    /// How the columns `projection` of sealed rows are opened; `None` if they aren't `sealed`.
+    fn opening(&self, sealed: bool, projection: Option<&[usize]>) -> Result<Option<Opening>> {
+        let Some(keys) = self.keys.clone().filter(|_| sealed) else { return Ok(None) };
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => Arc::clone(&self.schema),
+        };
+        Ok(Some(Opening::new(keys, self.table.name(), schema)))
+    }
+
+    /// The scan of the sealed files, or of the others; `None` if there are none of these.
+    async fn scan_of(
+        &self,
+        sealed: bool,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let own: Vec<&DataFile> = self.files.iter().filter(|file| is_sealed_file(&file.name) == sealed).collect();
+        let asked = self.asked(&own, filters).await;
+        if let Some(asked) = &asked {
+            let schema = project_schema(&self.schema, projection)?;
+            if let Some(rows) = self.covered(asked, schema).await {
+                return Ok(Some(Arc::new(CoveredScan::new(rows, asked.spared().to_string())?)));
+            }
+        }
+        let Selected { files, rows, spared } = self.selected(&own, asked.as_ref());
+        if files.is_empty() && sealed {
+            return Ok(None);
+        }
+        let opening = self.opening(sealed, projection.map(Vec::as_slice))?;
+        let rows = if sealed { rows.to_inexact() } else { rows };
+        let statistics = counted(&self.schema, rows, files.iter().map(|file| file.object_meta.size).sum());
+        let mut groups = files.split_files(state.config_options().execution.target_partitions);
+        if groups.is_empty() {
+            groups.push(FileGroup::default());
+        }
+        let mut parquet = self.source(state)?;
+        let predicate = opening.as_ref().map(|opening| opening.predicate(state, filters)).transpose()?.flatten();
+        if let Some(predicate) = predicate {
+            parquet = parquet.with_predicate(predicate);
+        }
+        let mut source: Arc<dyn FileSource> = Arc::new(parquet);
+        if let Some(spared) = spared {
+            source = Arc::new(IndexedSource { inner: source, note: spared.to_string().into() });
+        }
+        let stored = opening.as_ref().map(|opening| opening.stored(&self.schema)).transpose()?;
+        let scan = FileScanConfigBuilder::new(self.store.clone(), source)
+            .with_file_groups(groups)
+            .with_statistics(statistics)
+            .with_projection_indices(stored.or_else(|| projection.cloned()))?
+            // With a filter above, the limit isn't the scan's; of sealed rows some may be erased.
+            .with_limit(limit.filter(|_| filters.is_empty() && !sealed))
+            .build();
+        let scan = DataSourceExec::from_data_source(scan);
+        Ok(Some(match opening {
+            Some(opening) => Arc::new(UnsealExec::new(scan, opening)),
+            None => scan,
+        }))
     }
 
     /// The file with just some of its rows.
@@ -223,12 +303,6 @@ impl LakeTable {
         let selection = RowSelection::from_consecutive_ranges(ranges(rows), file.rows as usize);
         let partitioned = self.partitioned(file, Precision::Inexact(rows.len()));
         partitioned.with_extension(ParquetRowSelection::new(selection))
-    }
-
-    /// The files as segments; `None` if one isn't named like a segment.
-    fn segments(&self) -> Option<Vec<Segment>> {
-        let segment = |file: &DataFile| Some(Segment { id: SegmentId::of_file(&file.name)?, file: file.clone() });
-        self.files.iter().map(segment).collect()
     }
 
     /// The scan's source: late materialisation on, footers and page indexes kept by the session.
@@ -244,6 +318,12 @@ impl LakeTable {
             .with_table_parquet_options(options)
             .with_parquet_file_reader_factory(Arc::new(CachedParquetFileReaderFactory::new(store, cache))))
     }
+}
+
+/// The files as segments; `None` if one isn't named like a segment.
+fn segments(files: &[&DataFile]) -> Option<Vec<Segment>> {
+    let segment = |file: &&DataFile| Some(Segment { id: SegmentId::of_file(&file.name)?, file: (*file).clone() });
+    files.iter().map(segment).collect()
 }
 
 /// Statistics that know the number of rows and nothing of the columns.
@@ -272,7 +352,9 @@ impl TableProvider for LakeTable {
 
     fn statistics(&self) -> Option<PlanStatistics> {
         let bytes = self.files.iter().map(|file| file.size).sum();
-        Some(counted(&self.schema, Precision::Exact(self.rows() as usize), bytes))
+        let rows = Precision::Exact(self.rows() as usize);
+        // Of sealed rows some may be erased.
+        Some(counted(&self.schema, if self.keys.is_some() { rows.to_inexact() } else { rows }, bytes))
     }
 
     async fn scan(
@@ -282,30 +364,14 @@ impl TableProvider for LakeTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let asked = self.asked(filters).await;
-        if let Some(asked) = &asked {
-            let schema = datafusion::common::project_schema(&self.schema, projection)?;
-            if let Some(rows) = self.covered(asked, schema).await {
-                return Ok(Arc::new(CoveredScan::new(rows, asked.spared().to_string())?));
+        let open = self.scan_of(false, state, projection, filters, limit);
+        match self.keys {
+            None => open.await?.ok_or_else(|| internal_datafusion_err!("a table has no scan")),
+            Some(_) => {
+                let sealed = self.scan_of(true, state, projection, filters, limit).await?;
+                let both: Vec<_> = open.await?.into_iter().chain(sealed).collect();
+                UnionExec::try_new(both)
             }
         }
-        let Selected { files, rows, spared } = self.selected(asked.as_ref());
-        let statistics = counted(&self.schema, rows, files.iter().map(|file| file.object_meta.size).sum());
-        let mut groups = files.split_files(state.config_options().execution.target_partitions);
-        if groups.is_empty() {
-            groups.push(FileGroup::default());
-        }
-        let mut source: Arc<dyn FileSource> = Arc::new(self.source(state)?);
-        if let Some(spared) = spared {
-            source = Arc::new(IndexedSource { inner: source, note: spared.to_string().into() });
-        }
-        let scan = FileScanConfigBuilder::new(self.store.clone(), source)
-            .with_file_groups(groups)
-            .with_statistics(statistics)
-            .with_projection_indices(projection.cloned())?
-            // With a filter above, the limit isn't the scan's.
-            .with_limit(limit.filter(|_| filters.is_empty()))
-            .build();
-        Ok(DataSourceExec::from_data_source(scan))
     }
 }

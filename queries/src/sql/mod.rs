@@ -18,6 +18,7 @@
 //! | `index_scan` | which rows of each segment can it let pass, as the sidecars say? |
 //! | `covered` | which scans need no segment? |
 //! | `indexed_source` | how does EXPLAIN show that? |
+//! | `unseal` | how are sealed rows read? |
 //! | `search` | `search(text, k)`, and the standard response to a search |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `pattern` | `pattern(subject, relation, object)` |
@@ -55,6 +56,7 @@ mod script;
 mod search;
 mod selection;
 mod system;
+mod unseal;
 mod vectors;
 mod views;
 mod walk;
@@ -149,7 +151,7 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         (AUDIT, &lake.audit, audit_schema()),
     ];
     for (name, table, schema) in stored {
-        let mut provider = LakeTable::new(table.clone(), schema, store.clone())?;
+        let mut provider = LakeTable::new(lake, table.clone(), schema, store.clone())?;
         if name == GRAINS {
             provider = provider.with_sidecars(Arc::clone(lake.sidecars()));
         }

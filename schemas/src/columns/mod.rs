@@ -6,6 +6,7 @@
 //! | `project` | what is the row of this grain? |
 //! | `cell` | how does one value of a payload become a cell of its column? |
 //! | `envelope` | how is a signature's envelope kept, and put around its blob again? |
+//! | `sealed` | what of a row stands open in an encrypted lake, and what is in its envelope? |
 //! | `records` | which columns have `state`, `rejects` and `audit`? |
 
 mod cell;
@@ -13,12 +14,16 @@ mod envelope;
 mod grains;
 mod project;
 mod records;
+mod sealed;
 
 pub use cell::write_canonical_json;
 pub use envelope::delivered_bytes;
 pub use grains::{GRAINS, IdentityColumn, column_of, grains_schema};
-pub use project::{GrainColumns, RowIdentity, RowKeys, SignatureColumn, split_sort_key, write_sort_key};
+pub use project::{
+    GrainColumns, RowIdentity, RowKeys, SignatureColumn, split_sort_key, write_sealed_sort_key, write_sort_key,
+};
 pub use records::{
     AuditRow, LifecycleEvent, REJECTS, RejectRow, STATE, StateRow, audit_batch, audit_schema, rejects_batch,
     rejects_schema, state_batch, state_schema,
 };
+pub use sealed::{Clear, SEALED_MAGIC, TOKENS, is_sealed, stands_open};

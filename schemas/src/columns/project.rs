@@ -12,8 +12,9 @@ use arrow::error::ArrowError;
 use super::cell::{ColumnBuilder, instant_builder, list_field};
 use super::envelope::envelope_cell;
 use super::grains::{IdentityColumn, column_of, grains_schema};
+use super::sealed::{TOKENS, is_sealed};
 use crate::address::ContentAddress;
-use crate::grain::{Field, Grain, Header, RawValue};
+use crate::grain::{Field, Grain, GrainType, Header, RawValue};
 use crate::sign::EnvelopeParts;
 
 /// What `signature` says of a grain.
@@ -68,6 +69,7 @@ pub struct GrainColumns {
 }
 
 /// What becomes of a field's values.
+#[allow(clippy::large_enum_variant, reason = "one per field of a batch, nearly all of the large kind")]
 enum FieldColumn {
     /// The field has no column.
     Left,
@@ -168,12 +170,39 @@ impl GrainColumns {
 
     /// Adds the row of `grain`, whose bytes are `blob`. Costs nothing for fields that the grain doesn't have.
     pub fn append(&mut self, address: &ContentAddress, blob: &[u8], grain: &Grain<'_>, row: &RowIdentity<'_>) {
-        self.identity.append(address, blob, grain, row);
+        self.identity.append(address, blob, blob.len(), grain, row);
         for (field, value) in grain.known() {
             if let Some(column) = self.fields.get_mut(*field as usize) {
                 column.set(*field, self.rows, value);
             }
         }
+        self.rows += 1;
+    }
+
+    /// Adds the sealed row of `grain`, whose bytes are `size` long and stand in the envelope `sealed`; `token` answers the
+    /// blind token of a text.
+    pub fn append_sealed(
+        &mut self,
+        address: &ContentAddress,
+        (sealed, size): (&[u8], usize),
+        grain: &Grain<'_>,
+        row: &RowIdentity<'_>,
+        token: &dyn Fn(Field, &str) -> String,
+    ) {
+        let row = RowIdentity { envelope: None, signer: None, ..row.clone() };
+        self.identity.append(address, sealed, size, grain, &row);
+        for field in TOKENS {
+            let cell = grain.text(field).map(|text| token(field, text));
+            if let (Some(cell), Some(column)) = (cell, self.fields.get_mut(field as usize)) {
+                column.set(field, self.rows, &RawValue::Text(&cell));
+            }
+        }
+        self.rows += 1;
+    }
+
+    /// Adds a row of which nothing can be told: the key to its envelope was destroyed.
+    pub fn append_unreadable(&mut self) {
+        self.identity.append_empty();
         self.rows += 1;
     }
 
@@ -197,16 +226,20 @@ impl GrainColumns {
 }
 
 impl Identity {
-    fn append(&mut self, address: &ContentAddress, blob: &[u8], grain: &Grain<'_>, row: &RowIdentity<'_>) {
+    fn append(&mut self, address: &ContentAddress, blob: &[u8], size: usize, grain: &Grain<'_>, row: &RowIdentity<'_>) {
         let header = grain.header();
         self.address.append_value(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]));
-        self.type_name.append_value(grain.type_name());
+        // The word of an unknown type is the payload's.
+        match is_sealed(blob) {
+            true => self.type_name.append_value(known_type(grain)),
+            false => self.type_name.append_value(grain.type_name()),
+        }
         self.type_byte.append_value(i16::from(header.type_byte.byte()));
         self.flags.append_value(i16::from(header.flags.byte()));
         self.sensitivity.append_value(header.flags.sensitivity() as i16);
         self.encoding.append_option((!grain.is_encrypted()).then(|| grain.encoding().name()));
         self.blob.append_value(blob);
-        self.blob_size.append_value(blob.len() as i64);
+        self.blob_size.append_value(size as i64);
         match &row.envelope {
             Some(parts) => self.envelope.append_value(envelope_cell(parts)),
             None => self.envelope.append_null(),
@@ -223,6 +256,24 @@ impl Identity {
             self.marks.values().append_value(mark.name());
         }
         self.marks.append(!grain.marks().is_empty());
+    }
+
+    fn append_empty(&mut self) {
+        for column in [&mut self.address, &mut self.type_name, &mut self.signature] {
+            column.append_value("");
+        }
+        for column in [&mut self.type_byte, &mut self.flags, &mut self.sensitivity] {
+            column.append_value(0);
+        }
+        for column in [&mut self.encoding, &mut self.signer, &mut self.source_id] {
+            column.append_null();
+        }
+        self.blob.append_value([]);
+        self.envelope.append_null();
+        self.blob_size.append_value(0);
+        self.ingested_at.append_value(0);
+        self.supersedes.append(false);
+        self.marks.append(false);
     }
 
     /// In the order of [`IdentityColumn`](super::IdentityColumn).
@@ -253,6 +304,16 @@ pub fn write_sort_key(grain: &Grain<'_>, out: &mut Vec<u8>) {
     let created = grain.get(Field::CreatedAt).and_then(|value| value.as_int());
     let created = created.unwrap_or_else(|| i64::from(grain.header().created_at_seconds) * 1000);
     write_key(PERSON.map(|field| grain.text(field)), created, out);
+}
+
+/// [`write_sort_key`] of a sealed row: with the tokens in place of the texts, and without the instant, which is sealed.
+pub fn write_sealed_sort_key(grain: &Grain<'_>, token: &dyn Fn(Field, &str) -> String, out: &mut Vec<u8>) {
+    let texts = PERSON.map(|field| grain.text(field).map(|text| token(field, text)));
+    write_key(texts.each_ref().map(Option::as_deref), 0, out);
+}
+
+fn known_type(grain: &Grain<'_>) -> &'static str {
+    grain.grain_type().map_or("unknown", GrainType::name)
 }
 
 /// The fields that stand before the creation time in a sort key.
@@ -303,6 +364,7 @@ impl RowKeys {
         for row in 0..batch.num_rows() {
             let created = match created.is_valid(row) {
                 true => created.value(row).div_euclid(1_000),
+                false if is_sealed(blobs.value(row)) => 0,
                 false => {
                     Header::read(blobs.value(row)).map_or(0, |header| i64::from(header.created_at_seconds) * 1_000)
                 }

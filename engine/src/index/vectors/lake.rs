@@ -34,6 +34,8 @@ pub enum VectorSource {
 pub struct VectorReport {
     /// Segments of the lake.
     pub segments: u64,
+    /// Sealed segments, which have no vectors: these would tell what the texts are about.
+    pub sealed: u64,
     /// Vectors by model.
     pub vectors: BTreeMap<String, u64>,
     /// References to vectors that no file has.
@@ -55,6 +57,11 @@ pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorR
     let started = std::time::Instant::now();
     let mut report = VectorReport::default();
     for segment in lake.segments()? {
+        // A vector tells what its text was about.
+        if segment.id.is_sealed() {
+            report.sealed += 1;
+            continue;
+        }
         let path = lake.grains.path_of(&segment.file.name);
         let bytes = lake.location().read(&path).await?;
         let (own, rows) = (source.clone(), segment.file.rows);

@@ -67,12 +67,12 @@ fn is_invisible(letter: char) -> bool {
 }
 
 /// True if `letter` is part of a word.
-pub(super) fn is_word(letter: char) -> bool {
+pub(crate) fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || is_combining_mark(letter)
 }
 
 /// True for letters of scripts that don't set words apart by blanks.
-pub(super) fn runs_together(letter: char) -> bool {
+pub(crate) fn runs_together(letter: char) -> bool {
     matches!(letter, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{9fff}'
         | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }

@@ -1,0 +1,116 @@
+//! `keys`: the keyring, and the encryption of a lake with it.
+
+use std::path::{Path, PathBuf};
+
+use gristmill_engine::encrypt::{encrypt, rotate};
+use gristmill_engine::keys::{FileKeys, Keyring};
+use gristmill_engine::lake::Lake;
+
+use super::Context;
+use crate::args::govern::{KeyCommand, Keys};
+use crate::exit::{Failure, Outcome};
+
+/// Environment variable of the passphrase.
+const PASSPHRASE: &str = "GRISTMILL_PASSPHRASE";
+
+/// Makes or lists keys, encrypts a lake, gives people new keys.
+pub async fn run(context: &Context, command: KeyCommand) -> Result<Outcome, Failure> {
+    let keys = &context.common.keys;
+    match command {
+        KeyCommand::Generate { name, results } => {
+            let path = path_of(keys)?;
+            let did = made_keyring(keys)?.generate(&name)?;
+            let made = serde_json::json!({ "name": name, "kind": "ed25519", "did": did, "keyring": path });
+            context.printer(results).record(&made)?;
+        }
+        KeyCommand::List { results } => {
+            for key in Keyring::public(&path_of(keys)?)? {
+                context.printer(results).record(&key)?;
+            }
+        }
+        KeyCommand::Encrypt { exclusive, results } => {
+            let mut lake = Lake::open(context.lake()).await?;
+            lake.seal_from_now_on(Box::new(FileKeys::beside(made_keyring(keys)?)?)).await?;
+            context.printer(results).record(&encrypt(&mut lake, exclusive).await?)?;
+        }
+        KeyCommand::Rotate { user, exclusive, results } => {
+            let mut lake = context.open_lake().await?;
+            context.printer(results).record(&rotate(&mut lake, &user, exclusive).await?)?;
+        }
+        KeyCommand::Passphrase { new_passphrase_file, results } => {
+            let mut keyring = keyring(keys)?;
+            keyring.change_passphrase(&first_line(&new_passphrase_file)?)?;
+            context.printer(results).record(&serde_json::json!({ "keyring": keyring.path(), "changed": true }))?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+impl Context {
+    /// The lake, with its keys if it is encrypted and they can be had.
+    pub async fn open_lake(&self) -> Result<Lake, Failure> {
+        self.unlocked(Lake::open(self.lake()).await?)
+    }
+
+    /// The lake, made if there is none.
+    pub async fn open_or_create_lake(&self) -> Result<Lake, Failure> {
+        self.unlocked(Lake::open_or_create(self.lake()).await?)
+    }
+
+    /// The lake made one that is encrypted from now on.
+    pub async fn encrypted_lake(&self) -> Result<Lake, Failure> {
+        let mut lake = Lake::open_or_create(self.lake()).await?;
+        lake.seal_from_now_on(Box::new(FileKeys::beside(made_keyring(&self.common.keys)?)?)).await?;
+        Ok(lake)
+    }
+
+    /// Without a passphrase the lake stays locked: what needs its keys says so, the rest goes on.
+    pub fn unlocked(&self, mut lake: Lake) -> Result<Lake, Failure> {
+        let keys = &self.common.keys;
+        if keys.leave_out_sealed {
+            lake.leave_out_sealed();
+        } else if lake.is_encrypted() && has_passphrase(keys) {
+            lake.unlock(Box::new(FileKeys::beside(keyring(keys)?)?))?;
+        }
+        Ok(lake)
+    }
+}
+
+/// The keyring, which must be there.
+pub fn keyring(keys: &Keys) -> Result<Keyring, Failure> {
+    Ok(Keyring::open(&path_of(keys)?, &passphrase(keys)?)?)
+}
+
+fn made_keyring(keys: &Keys) -> Result<Keyring, Failure> {
+    Ok(Keyring::open_or_create(&path_of(keys)?, &passphrase(keys)?)?)
+}
+
+fn path_of(keys: &Keys) -> Result<PathBuf, Failure> {
+    if let Some(path) = &keys.keyring {
+        return Ok(path.clone());
+    }
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    let configuration = configuration
+        .ok_or_else(|| Failure::usage("there is no configuration folder: say where the keyring is with --keyring"))?;
+    Ok(configuration.join("gristmill/keyring.json"))
+}
+
+fn has_passphrase(keys: &Keys) -> bool {
+    keys.passphrase_file.is_some() || std::env::var_os(PASSPHRASE).is_some()
+}
+
+fn passphrase(keys: &Keys) -> Result<String, Failure> {
+    match &keys.passphrase_file {
+        Some(path) => first_line(path),
+        None => std::env::var(PASSPHRASE).map_err(|_| {
+            Failure::usage(format!("the keyring needs its passphrase: set {PASSPHRASE} or give --passphrase-file"))
+        }),
+    }
+}
+
+fn first_line(path: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::environment(&format!("can't read `{}`", path.display()), &error))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}

@@ -1,0 +1,266 @@
+//! Sealing what a lake holds, and sealing it anew with other keys.
+//!
+//! A segment is read some row groups at a time, opened if it was sealed, sealed, sorted as sealed segments are, and written;
+//! one commit puts the new segments in the place of the old one. The addresses stay what they were. When all is done, the old
+//! files and the log's older entries are removed for good, and keys that were replaced lose their secrets. A run that was killed
+//! is simply run again: what is sealed as it should be is left alone.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::AsArray;
+use arrow::compute::concat_batches;
+use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use serde::Serialize;
+
+use crate::erase::rows::OpenFile;
+use crate::error::{Context, EngineError, Result};
+use crate::index::{IndexBuilder, IndexKinds};
+use crate::keys::{Ending, Erased, KeyId, LakeKeys};
+use crate::lake::{Change, Lake, LakeLocation, Purged, Segment, Table, is_sealed_file};
+use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties};
+
+/// What was sealed.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SealReport {
+    /// Segments of the lake before.
+    pub segments: u64,
+    /// Segments that were written anew.
+    pub rewritten: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Rows that were left out because their keys were destroyed.
+    pub erased_rows: u64,
+    /// Bytes that were written.
+    pub bytes_written: u64,
+    /// Files of the small tables that were written anew.
+    pub table_files: u64,
+    /// Keys that took the place of others.
+    pub keys_renewed: u64,
+    /// Files that were removed for good.
+    pub removed: Purged,
+    /// Wall-clock time.
+    pub seconds: f64,
+    /// The version of `grains` after.
+    pub version: u64,
+}
+
+/// Bytes of row groups that are held in memory at a time.
+const CHUNK_BYTES: u64 = 256 << 20;
+
+/// Seals what `lake` holds in the clear. It must be encrypted already ([`Lake::seal_from_now_on`]), and unlocked. With
+/// `exclusive` nobody else writes to it: files that no version names are removed whatever their age.
+///
+/// # Errors
+/// [`EngineError::Key`]; [`EngineError::Conflict`] if another writer took away what was being sealed; what the lake says.
+pub async fn encrypt(lake: &mut Lake, exclusive: bool) -> Result<SealReport> {
+    let (started, keys) = (Instant::now(), keys_of(lake)?);
+    lake.refresh().await?;
+    let mut report = SealReport { segments: lake.segments()?.len() as u64, ..SealReport::default() };
+    for segment in lake.segments()?.into_iter().filter(|segment| !segment.id.is_sealed()) {
+        rewrite(lake, &segment, &keys, &mut report).await?;
+    }
+    report.table_files = reseal_tables(lake, &keys, |name| !is_sealed_file(name)).await?;
+    finish(lake, "encrypt", exclusive, started, report).await
+}
+
+/// Gives `users` (everybody, and grains without a user, if none are named) new keys, seals what is theirs anew, and ends the
+/// keys that they had. Addresses and tokens stay.
+///
+/// # Errors
+/// As [`encrypt`]; [`EngineError::Request`] if somebody has no key.
+pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Result<SealReport> {
+    let (started, keys) = (Instant::now(), keys_of(lake)?);
+    lake.refresh().await?;
+    let wanted = people(&keys, users)?;
+    let mut report = SealReport { segments: lake.segments()?.len() as u64, ..SealReport::default() };
+    // Somebody with two keys had one replaced by a run that was killed.
+    let fresh: Vec<KeyId> = wanted.iter().filter(|(_, keys)| keys.len() == 1).map(|(id, _)| *id).collect();
+    keys.renew(&fresh)?;
+    report.keys_renewed = wanted.len() as u64;
+    for segment in lake.segments()?.into_iter().filter(|segment| segment.id.is_sealed()) {
+        if holds_outdated(lake, &segment, &keys).await? {
+            rewrite(lake, &segment, &keys, &mut report).await?;
+        }
+    }
+    if wanted.contains_key(&keys.id_of(None)) {
+        report.table_files = reseal_tables(lake, &keys, is_sealed_file).await?;
+    }
+    let report = finish(lake, "rotate-keys", exclusive, started, report).await?;
+    let mut newest: BTreeMap<KeyId, u32> = BTreeMap::new();
+    keys.alive().into_iter().for_each(|(id, generation)| {
+        newest.insert(id, generation);
+    });
+    let replaced =
+        keys.alive().into_iter().filter(|(id, generation)| newest.get(id).is_some_and(|newest| newest > generation));
+    keys.end(&replaced.filter(|(id, _)| wanted.contains_key(id)).collect::<Vec<_>>(), Ending::Retired)?;
+    Ok(report)
+}
+
+fn keys_of(lake: &Lake) -> Result<Arc<LakeKeys>> {
+    lake.keys_to_write()?.ok_or_else(|| {
+        EngineError::Request("the lake isn't encrypted; `gristmill keys encrypt` makes it so".to_owned())
+    })
+}
+
+/// The keys of those who are meant.
+fn people(keys: &LakeKeys, users: &[String]) -> Result<BTreeMap<KeyId, Vec<u32>>> {
+    let mut people: BTreeMap<KeyId, Vec<u32>> = BTreeMap::new();
+    keys.alive().into_iter().for_each(|(id, generation)| people.entry(id).or_default().push(generation));
+    if users.is_empty() {
+        return Ok(people);
+    }
+    let mut wanted = HashSet::new();
+    for user in users {
+        let id = keys.id_of(Some(user));
+        if !people.contains_key(&id) {
+            return Err(EngineError::Request(format!("there is no key of the user `{user}`")));
+        }
+        wanted.insert(id);
+    }
+    people.retain(|id, _| wanted.contains(id));
+    Ok(people)
+}
+
+async fn holds_outdated(lake: &Lake, segment: &Segment, keys: &Arc<LakeKeys>) -> Result<bool> {
+    let path = lake.grains.path_of(&segment.file.name);
+    let (file, keys) = (OpenFile::open(lake, &path).await?, Arc::clone(keys));
+    let look = move || -> Result<bool> {
+        for batch in file.reader(Some(&[IdentityColumn::Blob.name()]), None, None)? {
+            let batch = batch.file("can't read", "a segment")?;
+            let blobs = batch.column(0).as_binary_opt::<i32>().ok_or("no blobs").file("can't read", "a segment")?;
+            if blobs.iter().flatten().any(|blob| keys.is_outdated(blob)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    tokio::task::spawn_blocking(look).await.file("can't read", &path)?
+}
+
+/// Puts sealed segments in the place of `segment`.
+async fn rewrite(lake: &mut Lake, segment: &Segment, keys: &Arc<LakeKeys>, report: &mut SealReport) -> Result<()> {
+    let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
+    let mut change = Change { removed: vec![segment.file.clone()], ..Change::default() };
+    for groups in chunks(&file.row_group_bytes()) {
+        let (location, file, keys) = (lake.location().clone(), file.clone(), Arc::clone(keys));
+        let job = tokio::task::spawn_blocking(move || seal(&location, &file, groups, &keys));
+        let written = job.await.file("can't finish", "a segment")??;
+        if written.rows > 0 {
+            report.bytes_written += written.size;
+            lake.publish_segment(&mut change, written).await?;
+        }
+    }
+    let rows: u64 = change.added.iter().map(|file| file.rows).sum();
+    report.rewritten += 1;
+    report.rows += rows;
+    report.erased_rows += segment.file.rows.saturating_sub(rows);
+    change.changes_rows = rows != segment.file.rows;
+    lake.grains.commit(change, "seal", 0).await?;
+    Ok(())
+}
+
+/// Runs of row groups that fit into memory together.
+fn chunks(bytes: &[u64]) -> Vec<Range<usize>> {
+    let mut chunks: Vec<Range<usize>> = Vec::new();
+    let mut held = 0;
+    for (number, bytes) in bytes.iter().enumerate() {
+        match chunks.last_mut().filter(|_| held + bytes <= CHUNK_BYTES) {
+            Some(chunk) => chunk.end = number + 1,
+            None => {
+                held = 0;
+                chunks.push(number..number + 1);
+            }
+        }
+        held += bytes;
+    }
+    chunks
+}
+
+/// Seals the rows of some row groups into a segment of their own.
+fn seal(location: &LakeLocation, file: &OpenFile, groups: Range<usize>, keys: &LakeKeys) -> Result<WrittenSegment> {
+    let id = SegmentId::new_sealed(true);
+    let fault = "can't write";
+    let mut rows = Vec::new();
+    for group in groups {
+        let stored = file.is_sealed().then(|| LakeKeys::sealed_columns(None));
+        for batch in file.reader(stored.as_deref(), Some(group), None)? {
+            let batch = batch.file("can't read", "a segment")?;
+            rows.push(if file.is_sealed() { keys.open_rows(&batch, None, Erased::Dropped)? } else { batch });
+        }
+    }
+    let sealed = keys.seal_rows(&concat_batches(&grains_schema(), &rows).file("can't join", "a segment")?)?;
+    drop(rows);
+    let data = location.scratch_file()?;
+    let sink = SegmentFile::create(&data, grains_schema(), grains_properties()).file(fault, id.as_str())?;
+    let builder = IndexBuilder::new(IndexKinds::NONE);
+    for (number, first) in (0..sealed.num_rows()).step_by(ROW_GROUP_ROWS).enumerate() {
+        let group = sealed.slice(first, ROW_GROUP_ROWS.min(sealed.num_rows() - first));
+        builder.add(number, &group)?;
+        sink.write_row_group(number, &[group]).file(fault, id.as_str())?;
+    }
+    let rows = sink.finish().file(fault, id.as_str())?;
+    let size = data.as_file().metadata().file(fault, id.as_str())?.len();
+    Ok(WrittenSegment { id, data, rows, size, sidecars: builder.finish() })
+}
+
+/// Seals the files of `rejects` and `state` for whose names `which` holds; answers how many there were.
+async fn reseal_tables(lake: &mut Lake, keys: &LakeKeys, which: impl Fn(&str) -> bool) -> Result<u64> {
+    let mut count = 0;
+    for is_state in [false, true] {
+        let table = |lake: &Lake| -> Table { if is_state { lake.state.clone() } else { lake.rejects.clone() } };
+        let mut own = table(lake);
+        let mut change = Change::default();
+        for file in own.files()?.into_iter().filter(|file| which(&file.name)) {
+            let open = OpenFile::open(lake, &own.path_of(&file.name)).await?;
+            for batch in open.reader(None, None, None)? {
+                let batch = batch.file("can't read", &file.name)?;
+                let batch = if open.is_sealed() { keys.open_cells(&batch)? } else { batch };
+                change.added.push(lake.write_sealed(&own, &batch).await?);
+            }
+            change.removed.push(file);
+            count += 1;
+        }
+        if !change.removed.is_empty() {
+            own.commit(change, "seal", 0).await?;
+        }
+    }
+    lake.refresh().await?;
+    Ok(count)
+}
+
+/// Removes what is no part of the lake any more, and records what was done.
+async fn finish(
+    lake: &mut Lake,
+    action: &str,
+    exclusive: bool,
+    started: Instant,
+    mut report: SealReport,
+) -> Result<SealReport> {
+    report.removed = lake.purge(exclusive).await?;
+    report.version = lake.grains.version();
+    let details = serde_json::json!({
+        "segments": report.rewritten,
+        "rows": report.rows,
+        "erased_rows": report.erased_rows,
+        "keys": report.keys_renewed,
+        "version": report.version,
+    });
+    lake.record(action, details).await?;
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_groups_are_taken_as_they_fit_and_a_large_one_alone() {
+        let mib = 1 << 20;
+        assert_eq!(chunks(&[100 * mib, 100 * mib, 100 * mib, 900 * mib, mib]), [0..2, 2..3, 3..4, 4..5]);
+        assert!(chunks(&[]).is_empty());
+    }
+}

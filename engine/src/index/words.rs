@@ -1,0 +1,459 @@
+//! The word filter of a segment: which words can't be in any of its grains?
+//!
+//! A search for a person must find them wherever a grain holds text, so that no index of some fields can stand for it. This
+//! filter has every word of every key and value, however deep, of the rows' addresses, of what they supersede, of envelopes and
+//! signers, and of bytes that can't be decoded. It is a Bloom filter: a word that it doesn't have is in no grain; one that it
+//! has is probably in one. What else a survey must know of a segment that it doesn't read stands in its header.
+//!
+//! ```text
+//! "GMWORD01"    magic                                            8
+//! n             rows                                             u64
+//! u             rows that can't be decoded                       u64
+//! flags         1 has a policy that reaches other grains,        u64
+//!               2 has a withdrawal, 4 the filter says nothing
+//! m             words of 64 bits in the filter                   u64
+//! filter                                                         u64 × m
+//! checksum      BLAKE3 of all before                             32
+//! ```
+//!
+//! Integers are little-endian. Words are folded as [`crate::text::fold`] folds them, both ways, and are in lower case; of scripts
+//! without blanks each letter is a word. Sealed segments have no filter: it would tell words.
+
+use std::collections::HashSet;
+use std::error::Error;
+
+use arrow::array::{AsArray, RecordBatch};
+use gristmill_connectors::source::SourceBytes;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Mode, Payload, RawValue};
+use rustc_hash::FxBuildHasher;
+
+use super::sidecars::Sidecar;
+use crate::policy::Policy;
+use crate::text::fold::{Folding, is_word, runs_together};
+
+/// The file's name among the sidecars.
+pub const WORDS_FILE: &str = "words.bin";
+
+const MAGIC: &[u8; 8] = b"GMWORD01";
+const HEADER: usize = 40;
+const CHECKSUM: usize = 32;
+
+/// Bits of the filter for each word: with [`PROBES`], three of a thousand words that aren't there seem to be.
+const BITS: usize = 12;
+const PROBES: u64 = 8;
+
+/// Addresses that are looked for inside of one long run of hex digits; a longer run makes the filter say nothing.
+const WINDOWS: usize = 4_096;
+
+const REACHING: u64 = 1;
+const WITHDRAWALS: u64 = 2;
+const SAYS_NOTHING: u64 = 4;
+
+/// The words of some rows.
+#[derive(Debug, Default)]
+pub struct WordSet {
+    words: HashSet<u64, FxBuildHasher>,
+    rows: u64,
+    undecodable: u64,
+    flags: u64,
+    folded: String,
+}
+
+impl WordSet {
+    /// The columns that it is made of.
+    pub const COLUMNS: [&'static str; 5] = [
+        IdentityColumn::ContentAddress.name(),
+        IdentityColumn::Blob.name(),
+        IdentityColumn::Envelope.name(),
+        IdentityColumn::SignerDid.name(),
+        IdentityColumn::Supersedes.name(),
+    ];
+
+    /// The words of the rows of `batch`; `None` if columns are missing.
+    pub fn of(batch: &RecordBatch) -> Option<WordSet> {
+        let [addresses, blobs, envelopes, signers, supersedes] =
+            WordSet::COLUMNS.map(|name| batch.column_by_name(name));
+        let (addresses, signers) = (addresses?.as_string_opt::<i32>()?, signers?.as_string_opt::<i32>()?);
+        let (blobs, envelopes) = (blobs?.as_binary_opt::<i32>()?, envelopes?.as_binary_opt::<i32>()?);
+        let supersedes = supersedes?.as_list_opt::<i32>()?.values().as_string_opt::<i32>()?;
+        let mut set = WordSet { rows: batch.num_rows() as u64, ..WordSet::default() };
+        addresses.iter().chain(signers).chain(supersedes).flatten().for_each(|text| set.text(text));
+        envelopes.iter().flatten().for_each(|bytes| set.bytes(bytes));
+        blobs.iter().flatten().for_each(|blob| set.blob(blob));
+        Some(set)
+    }
+
+    fn blob(&mut self, blob: &[u8]) {
+        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
+        let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+        match grain.filter(|grain| !grain.is_encrypted()) {
+            Some(grain) => self.grain(&grain),
+            None => {
+                self.undecodable += 1;
+                self.bytes(blob);
+            }
+        }
+    }
+
+    fn grain(&mut self, grain: &Grain<'_>) {
+        grain.known().iter().for_each(|(_, value)| self.value(value));
+        for (key, value) in grain.unknown() {
+            self.text(key);
+            self.value(value);
+        }
+        if grain.get(Field::InvalidationPolicy).is_some() {
+            let scope = Policy::of(grain).scope;
+            self.flags |= if scope.reaches_derived() || scope.reaches_lineage() { REACHING } else { 0 };
+        }
+        if grain.get(Field::IsWithdrawal).and_then(|value| value.as_bool()) == Some(true) {
+            self.flags |= WITHDRAWALS;
+        }
+    }
+
+    fn value(&mut self, value: &RawValue<'_>) {
+        match value {
+            RawValue::Text(text) => self.text(text),
+            RawValue::Bytes(bytes) => self.bytes(bytes),
+            RawValue::Array(items) => items.items().for_each(|item| self.value(&item)),
+            RawValue::Map(entries) => entries.entries().for_each(|(key, value)| {
+                self.text(key);
+                self.value(&value);
+            }),
+            RawValue::Int(number) => self.text(&number.to_string()),
+            RawValue::BigInt(number) => self.text(&number.to_string()),
+            RawValue::Nil | RawValue::Bool(_) | RawValue::Float(_) => {}
+        }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        bytes.utf8_chunks().for_each(|chunk| self.text(chunk.valid()));
+    }
+
+    fn text(&mut self, text: &str) {
+        if text.is_ascii() {
+            return self.folded_text(text);
+        }
+        let mut folded = std::mem::take(&mut self.folded);
+        for folding in [Folding::Spellings, Folding::Exact] {
+            folding.fold(text, &mut folded);
+            self.folded_text(&folded);
+        }
+        self.folded = folded;
+    }
+
+    fn folded_text(&mut self, text: &str) {
+        each_word(text, |word, hash| {
+            self.words.insert(hash);
+            if word.len() > ContentAddress::TEXT_LENGTH {
+                self.addresses_in(word);
+            }
+        });
+        if !text.is_ascii() {
+            self.words.extend(text.chars().filter(|letter| runs_together(*letter)).map(hash_of_letter));
+        }
+    }
+
+    /// Addresses may stand in the middle of a longer run of digits.
+    fn addresses_in(&mut self, word: &str) {
+        for run in word.split(|letter: char| !letter.is_ascii_hexdigit()) {
+            let Some(last) = run.len().checked_sub(ContentAddress::TEXT_LENGTH) else { continue };
+            if last > WINDOWS {
+                self.flags |= SAYS_NOTHING;
+                return;
+            }
+            let windows = (0..=last).filter_map(|at| run.get(at..at + ContentAddress::TEXT_LENGTH));
+            self.words.extend(windows.map(hash_of));
+        }
+    }
+}
+
+/// Calls `found` with every word of `text` and its hash.
+fn each_word(text: &str, mut found: impl FnMut(&str, u64)) {
+    if !text.is_ascii() {
+        for word in text.split(|letter| !is_word(letter)).filter(|word| !word.is_empty()) {
+            found(word, hash_of(word));
+        }
+        return;
+    }
+    let (mut start, mut hash) = (None, OFFSET);
+    for (at, byte) in text.bytes().enumerate() {
+        if byte.is_ascii_alphanumeric() {
+            start = start.or(Some(at));
+            hash = step(hash, byte.to_ascii_lowercase());
+        } else if let Some(begin) = start.take() {
+            found(text.get(begin..at).unwrap_or_default(), finish(hash));
+            hash = OFFSET;
+        }
+    }
+    if let Some(begin) = start {
+        found(text.get(begin..).unwrap_or_default(), finish(hash));
+    }
+}
+
+/// FNV-1a, and a finish that spreads it over all bits. It is part of the file's form.
+const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+
+const fn step(hash: u64, byte: u8) -> u64 {
+    (hash ^ byte as u64).wrapping_mul(0x0000_0100_0000_01b3)
+}
+
+const fn finish(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+/// The hash of a word in any case.
+fn hash_of(word: &str) -> u64 {
+    if word.is_ascii() {
+        return finish(word.bytes().fold(OFFSET, |hash, byte| step(hash, byte.to_ascii_lowercase())));
+    }
+    let mut letters = [0; 4];
+    let lower = word.chars().flat_map(char::to_lowercase);
+    finish(lower.fold(OFFSET, |hash, letter| letter.encode_utf8(&mut letters).bytes().fold(hash, step)))
+}
+
+fn hash_of_letter(letter: char) -> u64 {
+    hash_of(letter.encode_utf8(&mut [0; 4]))
+}
+
+/// The bits of a word in a filter of `words` words.
+fn bits(hash: u64, words: usize) -> impl Iterator<Item = (usize, u64)> {
+    let stride = hash.rotate_left(32) | 1;
+    let count = (words as u128) << 6;
+    (0..PROBES).map(move |probe| {
+        let place = (u128::from(hash.wrapping_add(probe.wrapping_mul(stride))) * count) >> 64;
+        ((place >> 6) as usize, 1 << (place & 63))
+    })
+}
+
+/// The filter's bytes for a segment whose rows have the words of `sets`.
+pub fn build(sets: &[WordSet]) -> Vec<u8> {
+    let mut all: HashSet<u64, FxBuildHasher> = HashSet::default();
+    sets.iter().for_each(|set| all.extend(&set.words));
+    let mut filter = vec![0u64; (all.len() * BITS).div_ceil(64).max(1)];
+    let words = filter.len();
+    for hash in all {
+        for (word, bit) in bits(hash, words) {
+            if let Some(word) = filter.get_mut(word) {
+                *word |= bit;
+            }
+        }
+    }
+    let sum = |part: fn(&WordSet) -> u64| sets.iter().map(part).sum::<u64>();
+    let flags = sets.iter().fold(0, |flags, set| flags | set.flags);
+    let mut out = Vec::with_capacity(HEADER + words * 8 + CHECKSUM);
+    out.extend(MAGIC);
+    for number in [sum(|set| set.rows), sum(|set| set.undecodable), flags, words as u64].iter().chain(&filter) {
+        out.extend(number.to_le_bytes());
+    }
+    out.extend(blake3::hash(&out).as_bytes());
+    out
+}
+
+/// Why a word filter can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the word filter is damaged: {0}")]
+pub struct DamagedFilter(&'static str);
+
+/// The word filter of one segment, borrowing its file's bytes.
+#[derive(Debug)]
+pub struct WordFilter {
+    bytes: SourceBytes,
+    words: usize,
+}
+
+impl WordFilter {
+    /// Opens the filter in `bytes` after checking all of it.
+    ///
+    /// # Errors
+    /// [`DamagedFilter`].
+    pub fn open(bytes: SourceBytes) -> Result<WordFilter, DamagedFilter> {
+        let body = bytes.len().checked_sub(CHECKSUM).and_then(|length| bytes.split_at_checked(length));
+        let (body, checksum) = body.ok_or(DamagedFilter("it is too short"))?;
+        if blake3::hash(body).as_bytes() != checksum {
+            return Err(DamagedFilter("its checksum is wrong"));
+        }
+        if !body.starts_with(MAGIC) {
+            return Err(DamagedFilter("it isn't one, or of another version"));
+        }
+        let words = number(body, 32) as usize;
+        if words == 0 || words.checked_mul(8).and_then(|length| length.checked_add(HEADER)) != Some(body.len()) {
+            return Err(DamagedFilter("its length is wrong"));
+        }
+        Ok(WordFilter { words, bytes })
+    }
+
+    /// How many rows can't be decoded, so that nobody knows whom they are about.
+    pub fn undecodable(&self) -> u64 {
+        number(&self.bytes, 16)
+    }
+
+    /// True if a grain of the segment has a policy whose scope reaches other grains.
+    pub fn reaches_others(&self) -> bool {
+        number(&self.bytes, 24) & REACHING != 0
+    }
+
+    /// True if a grain of the segment withdraws a consent.
+    pub fn has_withdrawals(&self) -> bool {
+        number(&self.bytes, 24) & WITHDRAWALS != 0
+    }
+
+    /// False if no text of the segment holds `text`, which may be folded, as one or more whole words (or, in scripts without
+    /// blanks, at all).
+    pub fn may_hold(&self, text: &str) -> bool {
+        if number(&self.bytes, 24) & SAYS_NOTHING != 0 {
+            return true;
+        }
+        if text.chars().any(runs_together) {
+            return text.chars().filter(|letter| runs_together(*letter)).all(|letter| self.has(hash_of_letter(letter)));
+        }
+        let mut all = true;
+        each_word(text, |_, hash| all = all && self.has(hash));
+        all
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        bits(hash, self.words).all(|(word, bit)| number(&self.bytes, HEADER + word * 8) & bit != 0)
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(u64::MAX, |number| u64::from_le_bytes(*number))
+}
+
+impl Sidecar for WordFilter {
+    const FILE: &'static str = WORDS_FILE;
+    const NAME: &'static str = "word filter";
+
+    fn check(bytes: SourceBytes) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        Ok(WordFilter::open(bytes)?)
+    }
+
+    fn segment_rows(&self) -> u64 {
+        number(&self.bytes, 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_schemas::grain::{EncodeOptions, encode_json};
+    use gristmill_schemas::json::{Json, Object};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::erase::{Hits, Matcher, Person, Request};
+
+    fn filter(texts: &[&str]) -> WordFilter {
+        let mut set = WordSet::default();
+        texts.iter().for_each(|text| set.text(text));
+        WordFilter::open(build(&[set]).into()).unwrap()
+    }
+
+    #[test]
+    fn what_is_there_is_never_denied() {
+        let texts = [
+            "Marguerite OYELARAN wrote to moy-4711@mail.example",
+            "Stra\u{df}e 7",
+            "\u{5f20}\u{4f1f}\u{5728}",
+            "Ali\u{200b}ce",
+        ];
+        let filter = filter(&texts);
+        for text in [
+            "marguerite oyelaran",
+            "moy-4711",
+            "moy-4711@mail.example",
+            "strasse",
+            "Stra\u{df}e",
+            "\u{5f20}\u{4f1f}",
+            "alice",
+            "Ali",
+            "",
+        ] {
+            assert!(filter.may_hold(text), "{text}");
+        }
+        for text in ["margerite", "moy-4712", "moy-4711@mail.test", "\u{5f20}\u{4e09}", "lice"] {
+            assert!(!filter.may_hold(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_inside_a_longer_run_of_digits_is_found() {
+        let address = ContentAddress::of(b"a").to_string();
+        assert!(filter(&[&format!("sha256:{address}")]).may_hold(&address));
+        assert!(filter(&[&format!("x00{}ff", address.to_uppercase())]).may_hold(&address));
+        assert!(!filter(&[&format!("sha256:{address}")]).may_hold(&ContentAddress::of(b"b").to_string()));
+        assert!(filter(&[&"0".repeat(10_000)]).may_hold("anything"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_search_for_a_person_finds_is_never_ruled_out(
+            text in prop::collection::vec(piece(), 1..8),
+            name in prop::collection::vec(piece(), 1..3),
+            exact: bool,
+        ) {
+            let folding = if exact { Folding::Exact } else { Folding::Spellings };
+            let person = Person { identifiers: [name.concat()].into(), ..Person::default() };
+            let matcher = Matcher::new(&Request { people: vec![person], folding, ..Request::default() });
+            let mut json = Object::new();
+            json.insert("type", "event");
+            json.insert("created_at", 1_767_225_600_000_i64);
+            json.insert("role", "user");
+            json.insert("content", text.concat());
+            let encoded = encode_json(&Json::Object(json), EncodeOptions::default());
+            prop_assume!(encoded.is_ok());
+            let blob = encoded.unwrap().blob;
+            let mut set = WordSet::default();
+            set.blob(&blob);
+            let filter = WordFilter::open(build(&[set]).into()).unwrap();
+            let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+            let mut hits = Hits::default();
+            matcher.find(&Grain::decode(&payload, Mode::Lenient).unwrap(), None, &mut hits);
+            prop_assert!(hits.people.is_empty() || matcher.may_find(&filter));
+        }
+    }
+
+    /// Pieces of texts and names that meet often, in several spellings.
+    fn piece() -> impl Strategy<Value = &'static str> {
+        prop::sample::select(vec![
+            "ann",
+            "ANN",
+            "\u{ff21}nn",
+            "a\u{200b}nn",
+            "jos\u{e9}",
+            "jose\u{301}",
+            "stra\u{df}e",
+            "STRASSE",
+            "\u{5f20}\u{4f1f}",
+            "\u{5728}",
+            "4711",
+            "7",
+            "@",
+            " ",
+            "-",
+            "_",
+            ":",
+            ".",
+        ])
+    }
+
+    #[test]
+    fn few_words_that_are_not_there_seem_to_be() {
+        let words: Vec<String> = (0..20_000).map(|number| format!("word{number}")).collect();
+        let filter = filter(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let wrong = (0..20_000).filter(|number| filter.may_hold(&format!("other{number}"))).count();
+        assert!(wrong < 200, "{wrong} of 20000");
+    }
+
+    #[test]
+    fn a_filter_that_was_changed_is_refused() {
+        let mut bytes = build(&[WordSet::default()]);
+        assert!(WordFilter::open(bytes.clone().into()).is_ok());
+        bytes[20] ^= 1;
+        assert!(WordFilter::open(bytes.into()).is_err());
+        assert!(WordFilter::open(Vec::new().into()).is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! What a container's manifest claims of the lifecycle of grains, judged by the gate (§23): an import is no way around it.
+//!
+//! A claim that takes a grain out of what is current or trusted is judged as the act that it tells of. A supersession is
+//! proposed by the superseding grain itself, with the signature, justification and authorizations that it carries; where that
+//! grain isn't known, and for an end or a retraction, nobody stands behind the claim, so that only unprotected grains obey. A
+//! claim that is denied is set aside in `rejects` with the reason, and changes nothing.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use arrow::array::AsArray;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent, RejectRow, StateRow, delivered_bytes};
+use gristmill_schemas::container::VerificationStatus;
+use gristmill_schemas::error::GrainError;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::sign::{Delivery, KeyResolver};
+
+use super::known::KnownAddresses;
+use super::prove::{ProvenMorsel, ProvenRow};
+use crate::apply::Ground;
+use crate::erase::rows::{OpenFile, address_at, texts};
+use crate::error::Result;
+use crate::lake::Lake;
+use crate::policy::{Act, Facts, Gate, Known, Proposal, Requester};
+
+/// Claims that were judged.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    /// Those that hold.
+    pub(super) permitted: Vec<StateRow>,
+    /// The others, with why.
+    pub(super) denied: Vec<(StateRow, GrainError)>,
+}
+
+/// Where new grains are found that the lake doesn't have yet.
+type Batch<'p> = HashMap<ContentAddress, (&'p ProvenMorsel, &'p ProvenRow)>;
+
+/// Judges `claims`, which came with the grains `proven`, for `lake` at `now` (microseconds since 1970).
+pub(super) async fn judge(
+    lake: &Lake,
+    known: &KnownAddresses,
+    claims: Vec<StateRow>,
+    proven: &[ProvenMorsel],
+    resolver: &dyn KeyResolver,
+    now: i64,
+) -> Result<Judged> {
+    let mut judged = Judged::default();
+    let (acts, harmless): (Vec<_>, Vec<_>) = claims.into_iter().partition(takes_away);
+    judged.permitted = harmless;
+    if acts.is_empty() {
+        return Ok(judged);
+    }
+    let rows = proven.iter().flat_map(|morsel| morsel.rows.iter().map(move |row| (row.address, (morsel, row))));
+    let batch: Batch<'_> = rows.collect();
+    let pairs: Vec<(ContentAddress, Option<ContentAddress>)> =
+        acts.iter().filter_map(|claim| Some((claim.content_address.parse().ok()?, successor_of(claim)))).collect();
+    let ground = ground(lake, known, &batch, &pairs).await?;
+    let successors: HashSet<ContentAddress> = pairs.iter().filter_map(|(_, successor)| *successor).collect();
+    let delivered = delivered(lake, known, successors.iter().filter(|address| !batch.contains_key(*address))).await?;
+    let gate = Gate { now: (now / 1_000_000).max(0) as u64, known: &ground };
+    for claim in acts {
+        let act = match successor_of(&claim) {
+            Some(successor) => {
+                let bytes = batch.get(&successor).map(|(morsel, row)| morsel.morsel.item(row.item as usize));
+                bytes.or_else(|| delivered.get(&successor).map(Vec::as_slice))
+            }
+            None => None,
+        };
+        match one(&gate, &claim, act, resolver) {
+            Ok(()) => judged.permitted.push(claim),
+            Err(error) => judged.denied.push((claim, error)),
+        }
+    }
+    Ok(judged)
+}
+
+/// True if the claim takes a grain out of what is current or trusted.
+fn takes_away(claim: &StateRow) -> bool {
+    match claim.event {
+        LifecycleEvent::Superseded | LifecycleEvent::Expired => true,
+        LifecycleEvent::Contradicted => claim.value.as_deref() != Some("false"),
+        LifecycleEvent::Verification => claim.value.as_deref() == Some(VerificationStatus::Retracted.name()),
+        LifecycleEvent::Accessed => false,
+    }
+}
+
+fn successor_of(claim: &StateRow) -> Option<ContentAddress> {
+    claim.value.as_ref().filter(|_| claim.event == LifecycleEvent::Superseded)?.parse().ok()
+}
+
+/// Judges one claim; `successor` are the delivered bytes of the superseding grain, if it is known.
+fn one(
+    gate: &Gate<'_>,
+    claim: &StateRow,
+    successor: Option<&[u8]>,
+    resolver: &dyn KeyResolver,
+) -> Result<(), GrainError> {
+    let target: ContentAddress = claim.content_address.parse()?;
+    let (act, requester) = match successor {
+        Some(bytes) => {
+            let delivery = Delivery::open(bytes)?;
+            let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
+            let grain = Grain::decode(&payload, Mode::Lenient)?;
+            let Proposal { successor, requester } = Proposal::of(&delivery, &grain, &target, resolver)?;
+            (Act::Supersede(Box::new(successor)), requester)
+        }
+        None if claim.event == LifecycleEvent::Contradicted => (Act::Contradict, Requester::default()),
+        None => (Act::Retract, Requester::default()),
+    };
+    gate.judge(&target, &act, &requester).map(drop)
+}
+
+/// The facts of the grains in `pairs` and of their ancestors, from the batch and from the lake.
+async fn ground(
+    lake: &Lake,
+    known: &KnownAddresses,
+    batch: &Batch<'_>,
+    pairs: &[(ContentAddress, Option<ContentAddress>)],
+) -> Result<Ground> {
+    let targets: HashSet<ContentAddress> = pairs.iter().map(|(target, _)| *target).collect();
+    // What is claimed to supersede does so for the grains that come after it in the chain.
+    let mut superseded: HashMap<ContentAddress, Vec<ContentAddress>> = HashMap::new();
+    for (target, successor) in pairs {
+        successor.iter().for_each(|successor| superseded.entry(*successor).or_default().push(*target));
+    }
+    let mut wanted: Vec<ContentAddress> = targets.iter().chain(superseded.keys()).copied().collect();
+    let (mut fresh, mut seen): (HashMap<ContentAddress, Facts>, HashSet<ContentAddress>) = Default::default();
+    let mut outside = HashSet::new();
+    while let Some(address) = wanted.pop() {
+        if !seen.insert(address) {
+            continue;
+        }
+        match batch.get(&address).and_then(|(morsel, row)| facts(morsel.morsel.item(row.item as usize))) {
+            Some(facts) => {
+                wanted.extend(&facts.parents);
+                fresh.insert(address, facts);
+            }
+            None => {
+                outside.insert(address);
+            }
+        }
+    }
+    let mut ground = Ground::look_up(lake, known, outside, &targets).await?;
+    fresh.into_iter().for_each(|(address, facts)| ground.add(address, facts));
+    for (successor, targets) in superseded {
+        if let Some(facts) = ground.facts(&successor) {
+            let mut facts = facts.clone();
+            facts.supersedes.extend(targets);
+            ground.add(successor, facts);
+        }
+    }
+    Ok(ground)
+}
+
+fn facts(delivered: &[u8]) -> Option<Facts> {
+    let delivery = Delivery::open(delivered).ok()?;
+    let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).ok()?;
+    let grain = Grain::decode(&payload, Mode::Lenient).ok()?;
+    Some(Facts::of(&grain, Vec::new()))
+}
+
+/// The delivered bytes of those of `wanted` that the lake has.
+async fn delivered(
+    lake: &Lake,
+    known: &KnownAddresses,
+    wanted: impl Iterator<Item = &ContentAddress>,
+) -> Result<HashMap<ContentAddress, Vec<u8>>> {
+    let mut rows: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (segment, row) in wanted.filter_map(|address| known.find(address)) {
+        rows.entry(segment.as_str()).or_default().push(row);
+    }
+    let columns = [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name(), IdentityColumn::Envelope.name()];
+    let mut out = HashMap::new();
+    for segment in lake.segments()? {
+        let Some(rows) = rows.get_mut(segment.id.as_str()) else { continue };
+        rows.sort_unstable();
+        let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
+        for batch in file.pick(&columns, rows)? {
+            let cells = |name| batch.column_by_name(name).and_then(|column| column.as_binary_opt::<i32>());
+            let Some((blobs, envelopes)) = cells(columns[1]).zip(cells(columns[2])) else { continue };
+            for (row, (blob, envelope)) in blobs.iter().zip(envelopes).enumerate() {
+                let address = address_at(texts(&batch, columns[0]), row);
+                let bytes = delivered_bytes(blob.unwrap_or_default(), envelope);
+                if let Some((address, bytes)) = address.zip(bytes.ok()) {
+                    out.insert(address, bytes.into_owned());
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The row of `rejects` for a claim of the source at `uri` that was denied at `now`.
+pub(super) fn refused(claim: &StateRow, error: &GrainError, uri: &str, now: i64) -> RejectRow {
+    let told = serde_json::json!({
+        "content_address": claim.content_address,
+        "event": claim.event.name(),
+        "value": claim.value,
+    });
+    RejectRow {
+        source_id: claim.source_id.clone().unwrap_or_default(),
+        source: uri.to_owned(),
+        ordinal: -1,
+        offset: None,
+        error_code: error.code.name().to_owned(),
+        field: Some("manifest".to_owned()),
+        message: format!("the manifest's claim that {} is {}: {error}", claim.content_address, claim.event.name()),
+        bytes: told.to_string().into_bytes(),
+        truncated: false,
+        rejected_at: now,
+    }
+}

@@ -1,0 +1,155 @@
+//! Whether a lake is encrypted, and with whose keys.
+//!
+//! The file `encryption.json` in the lake's folder says that everything that is written from now on is sealed, and what tells
+//! the right keys from all others. Which files are sealed is in their names, and so in the log: `part-<id>.sealed.parquet`.
+
+use std::sync::Arc;
+
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use serde::{Deserialize, Serialize};
+
+use super::{Lake, LakeLocation, SegmentId};
+use crate::error::{Context, EngineError, Result};
+use crate::keys::{KeyStore, LakeKeys, random};
+
+/// The file that makes a lake encrypted.
+pub const ENCRYPTION: &str = "encryption.json";
+
+const FORMAT: &str = "gristmill-encryption/1";
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Marker {
+    format: String,
+    /// The lake's own name, by which its keys differ from those of other lakes of the same keyring.
+    lake: String,
+    /// What [`LakeKeys::check`] of the right keys is.
+    check: String,
+}
+
+/// What a handle of a lake knows of its encryption.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Encryption {
+    marker: Option<Marker>,
+    keys: Option<Arc<LakeKeys>>,
+    sealed_left_out: bool,
+}
+
+impl Encryption {
+    /// That of the lake at `location`.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`] if its form isn't known.
+    pub(super) async fn load(location: &LakeLocation) -> Result<Encryption> {
+        let path = Path::from(ENCRYPTION);
+        let found = match location.store().get(&path).await {
+            Err(object_store::Error::NotFound { .. }) => return Ok(Encryption::default()),
+            found => found.file("can't read", &path)?.bytes().await.file("can't read", &path)?,
+        };
+        let marker: Marker = serde_json::from_slice(&found).file("can't read", &path)?;
+        match marker.format == FORMAT {
+            true => Ok(Encryption { marker: Some(marker), ..Encryption::default() }),
+            false => {
+                Err(EngineError::Key(format!("the lake is encrypted as `{}`; `{FORMAT}` is known", marker.format)))
+            }
+        }
+    }
+}
+
+impl Lake {
+    /// True if everything that is written to the lake is sealed.
+    pub fn is_encrypted(&self) -> bool {
+        self.encryption.marker.is_some()
+    }
+
+    /// Opens what is sealed in the lake with the keys in `store`.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`] if the lake was encrypted with others.
+    pub fn unlock(&mut self, store: Box<dyn KeyStore>) -> Result<()> {
+        let Some(marker) = &self.encryption.marker else { return Ok(()) };
+        let name = store.name();
+        let keys = LakeKeys::open(store, &marker.lake)?;
+        if keys.check() != marker.check {
+            return Err(EngineError::Key(format!(
+                "the lake `{}` is encrypted with another keyring than `{name}`",
+                self.location.name()
+            )));
+        }
+        self.encryption.keys = Some(Arc::new(keys));
+        Ok(())
+    }
+
+    /// Makes the lake one that is encrypted with the keys in `store`; only opens it if it is already. What it holds stays as it
+    /// is: [`crate::encrypt::encrypt`] seals that.
+    ///
+    /// # Errors
+    /// As [`Lake::unlock`]; [`EngineError::File`] if it can't be written.
+    pub async fn seal_from_now_on(&mut self, store: Box<dyn KeyStore>) -> Result<()> {
+        if !self.is_encrypted() {
+            let lake = hex::encode(random());
+            let keys = LakeKeys::open(store, &lake)?;
+            let marker = Marker { format: FORMAT.to_owned(), lake, check: keys.check().to_owned() };
+            let path = Path::from(ENCRYPTION);
+            let text = serde_json::to_vec_pretty(&marker).file("can't write", &path)?;
+            let only_new = PutOptions::from(PutMode::Create);
+            self.location.store().put_opts(&path, PutPayload::from(text), only_new).await.file("can't write", &path)?;
+            self.encryption = Encryption { marker: Some(marker), keys: Some(Arc::new(keys)), sealed_left_out: false };
+            return Ok(());
+        }
+        self.unlock(store)
+    }
+
+    /// Leaves out what is sealed, so that the rest can be read without a key.
+    pub fn leave_out_sealed(&mut self) {
+        self.encryption.sealed_left_out = true;
+    }
+
+    /// True if the file `name` is sealed and is to be left out.
+    pub fn leaves_out(&self, name: &str) -> bool {
+        self.encryption.sealed_left_out && is_sealed_file(name)
+    }
+
+    /// The keys, if they were opened.
+    pub fn keys(&self) -> Option<&Arc<LakeKeys>> {
+        self.encryption.keys.as_ref()
+    }
+
+    /// The keys to write with; `None` if the lake isn't encrypted.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`] if it is and they weren't opened: nothing goes into it in the clear.
+    pub fn keys_to_write(&self) -> Result<Option<Arc<LakeKeys>>> {
+        match (&self.encryption.marker, self.keys()) {
+            (None, _) => Ok(None),
+            (Some(_), Some(keys)) => Ok(Some(Arc::clone(keys))),
+            (Some(_), None) => Err(self.locked("written to")),
+        }
+    }
+
+    /// The keys to read the data file `name` with; `None` if it isn't sealed.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`] if it is and they weren't opened.
+    pub fn keys_to_read(&self, name: &str) -> Result<Option<Arc<LakeKeys>>> {
+        match (is_sealed_file(name), self.keys()) {
+            (false, _) => Ok(None),
+            (true, Some(keys)) => Ok(Some(Arc::clone(keys))),
+            (true, None) => Err(self.locked("read")),
+        }
+    }
+
+    fn locked(&self, what: &str) -> EngineError {
+        EngineError::Key(format!(
+            "the lake `{}` is encrypted and can't be {what} without its keyring: give --keyring and its passphrase \
+             (--passphrase-file or GRISTMILL_PASSPHRASE)",
+            self.location.name()
+        ))
+    }
+}
+
+/// True if the data file `name` is sealed.
+pub fn is_sealed_file(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    SegmentId::of_file(name).is_some_and(|id| id.is_sealed())
+}

@@ -1,0 +1,133 @@
+//! What an imported manifest claims goes through the lifecycle gate.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::container::{ContainerOptions, ContainerWriter, IndexState, Manifest, VerificationStatus};
+use gristmill_schemas::grain::{EncodeOptions, Grain, Mode, Payload, authorization_message, encode_json};
+use gristmill_schemas::json::Json;
+use gristmill_schemas::sign::{SigningKey, did_of_key, sign_message};
+use gristmill_tests::lake::TestLake;
+
+type Encoded = (ContentAddress, Vec<u8>);
+
+fn grain(json: &str) -> Encoded {
+    let encoded = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap();
+    (encoded.address, encoded.blob)
+}
+
+fn belief(object: &str, more: &str) -> Encoded {
+    grain(&format!(
+        r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "{object}", "confidence": 1.0, "created_at": 1767225600000{more}}}"#
+    ))
+}
+
+fn policy(terms: &str) -> String {
+    format!(r#", "invalidation_policy": {terms}"#)
+}
+
+/// A container of `grains` with a manifest of `states`.
+fn container(folder: &Path, grains: &[&Encoded], states: Vec<(ContentAddress, IndexState)>) -> PathBuf {
+    let path = folder.join("claims.mg");
+    let lengths = grains.iter().map(|(_, blob)| blob.len() as u32).collect();
+    let options = ContainerOptions { with_manifest: true, ..ContainerOptions::default() };
+    let mut writer = ContainerWriter::new(std::fs::File::create(&path).unwrap(), options, lengths).unwrap();
+    grains.iter().for_each(|(_, blob)| writer.push(blob).unwrap());
+    let manifest = Manifest { entries: states.into_iter().collect() };
+    writer.finish(Some(&manifest)).unwrap();
+    path
+}
+
+fn superseded(by: &Encoded) -> IndexState {
+    IndexState { superseded_by: Some(by.0), ..IndexState::default() }
+}
+
+fn ended() -> IndexState {
+    IndexState { system_valid_to: Some(1_767_225_700_000), ..IndexState::default() }
+}
+
+fn status(status: VerificationStatus) -> IndexState {
+    IndexState { verification_status: Some(status), ..IndexState::default() }
+}
+
+/// Takes a container in; answers the events of `state` by address, and the messages of refused claims.
+async fn take_in(
+    lake: &mut TestLake,
+    grains: &[&Encoded],
+    states: Vec<(ContentAddress, IndexState)>,
+) -> (BTreeMap<String, String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = std::fs::read(container(folder.path(), grains, states)).unwrap();
+    lake.ingest(&[("claims.mg", &bytes)]).await;
+    let events = lake.rows("SELECT content_address, event FROM state").await;
+    let events = events.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
+    let refused = lake.rows("SELECT error_code || ' ' || field || ' ' || message FROM rejects ORDER BY 1").await;
+    (events, refused.into_iter().flatten().collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_about_grains_without_protection_are_applied() {
+    let mut lake = TestLake::new().await;
+    let (old, gone, bad) = (belief("old", ""), belief("gone", ""), belief("bad", ""));
+    let new = belief("new", &format!(r#", "derived_from": ["{}"]"#, old.0));
+    let states = vec![(old.0, superseded(&new)), (gone.0, ended()), (bad.0, status(VerificationStatus::Retracted))];
+    let (events, refused) = take_in(&mut lake, &[&old, &gone, &bad, &new], states).await;
+    assert_eq!(refused, [""; 0]);
+    assert_eq!(events.len(), 3);
+    assert_eq!(lake.value("SELECT count(*) FROM current").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_claim_gets_past_a_lock_or_a_hold_and_what_is_denied_is_set_aside() {
+    let mut lake = TestLake::new().await;
+    let held = belief("held", &policy(r#"{"mode": "hold", "protection_reason": "case"}"#));
+    let locked = belief("locked", &policy(r#"{"mode": "locked", "authorized": ["did:web:x.example"]}"#));
+    let kept = belief("kept", &policy(r#"{"mode": "locked", "authorized": ["did:web:x.example"]}"#));
+    let new = belief("new", &format!(r#", "derived_from": ["{}"]"#, locked.0));
+    let states = vec![
+        (held.0, ended()),
+        (locked.0, superseded(&new)),
+        (kept.0, status(VerificationStatus::Retracted)),
+        // This takes nothing away.
+        (new.0, status(VerificationStatus::Verified)),
+    ];
+    let (events, refused) = take_in(&mut lake, &[&held, &locked, &kept, &new], states).await;
+    assert_eq!(events.into_values().collect::<Vec<_>>(), ["verification"]);
+    assert_eq!(refused.len(), 3, "{refused:?}");
+    assert!(refused.iter().all(|told| told.starts_with("ERR_INVALIDATION_DENIED manifest")), "{refused:?}");
+    assert_eq!(lake.value("SELECT count(*) FROM current").await, "4");
+    assert_eq!(lake.value("SELECT count(*) FROM grains").await, "4");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_holds_if_the_superseding_grain_carries_the_authorization_even_for_a_grain_of_an_earlier_import() {
+    let mut lake = TestLake::new().await;
+    let key = SigningKey::from_seed(&[7; 32]);
+    let did = did_of_key(&key.verifying_key());
+    let terms = format!(r#"{{"mode": "quorum", "threshold": 1, "authorized": ["{did}"]}}"#);
+    let locked = belief("locked", &policy(&terms));
+    let (_, refused) = take_in(&mut lake, &[&locked], Vec::new()).await;
+    assert_eq!(refused, [""; 0]);
+    let draft = format!(r#", "derived_from": ["{}"], "author_did": "did:web:other.example""#, locked.0);
+    let unsigned = belief("new", &draft);
+    let (events, refused) = take_in(&mut lake, &[&unsigned], vec![(locked.0, superseded(&unsigned))]).await;
+    assert_eq!((events.len(), refused.len()), (0, 1), "{refused:?}");
+    let bare = belief("new", &format!(r#"{draft}, "supersession_auth": []"#));
+    let payload = Payload::open(&bare.1, 1 << 20).unwrap();
+    let message = authorization_message(&locked.0, &Grain::decode(&payload, Mode::Strict).unwrap()).unwrap();
+    let signature = hex::encode(sign_message(&message, "application/octet-stream", &key, None, 0).unwrap());
+    let signed = belief("new", &format!(r#"{draft}, "supersession_auth": [{{"$bytes_hex": "{signature}"}}]"#));
+    let (events, refused) = take_in(&mut lake, &[&signed], vec![(locked.0, superseded(&signed))]).await;
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert_eq!(events.get(&locked.0.to_string()).map(String::as_str), Some("superseded"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_about_a_grain_that_is_not_there_is_set_aside() {
+    let mut lake = TestLake::new().await;
+    let (here, absent) = (belief("here", ""), belief("absent", ""));
+    let (events, refused) = take_in(&mut lake, &[&here], vec![(absent.0, ended())]).await;
+    assert_eq!((events.len(), refused.len()), (0, 1));
+    assert!(refused[0].contains("has no grain"), "{refused:?}");
+}

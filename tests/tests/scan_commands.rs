@@ -1,0 +1,214 @@
+//! `scan` at the command line: packs tested on their own examples, forms of reports, exit codes.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use gristmill_schemas::container::{FRAME_END, write_frame};
+use gristmill_schemas::grain::{EncodeOptions, encode_json};
+use gristmill_schemas::json::Json;
+use gristmill_tests::binary;
+use serde_json::Value;
+
+struct Lab {
+    folder: tempfile::TempDir,
+}
+
+/// A user's own pack, with a rule of each kind.
+const HOUSE: &str = r#"
+id = "house"
+title = "House rules"
+version = "1.0.0"
+regulation = "House rules of 2026"
+
+[[rule]]
+id = "cards"
+title = "Card numbers stay in the payment system"
+severity = "error"
+norm = "§4"
+where = "array_has(personal_data, 'payment_card')"
+evidence = ["personal_data_in"]
+message = "a card number in {personal_data_in}"
+
+[[test]]
+rule = "cards"
+expect = "fail"
+grains = '''[{"type": "event", "content": "4111 1111 1111 1111"}]'''
+
+[[test]]
+rule = "cards"
+expect = "pass"
+grains = '''[{"type": "event", "content": "card tok_91f"}]'''
+
+[[rule]]
+id = "weather"
+title = "Nobody talks about the weather"
+severity = "note"
+norm = "§5"
+sql = "SELECT content_address, content FROM scanned WHERE content LIKE '%weather%'"
+message = "{content}"
+
+[[test]]
+rule = "weather"
+expect = "fail"
+grains = '''[{"type": "event", "content": "nice weather"}]'''
+
+[[test]]
+rule = "weather"
+expect = "pass"
+grains = '''[{"type": "event", "content": "nice"}]'''
+
+[[rule]]
+id = "doubt"
+title = "Beliefs are held with some confidence"
+severity = "warning"
+norm = "§6"
+cal = 'RECALL beliefs WHERE confidence < 0.2'
+message = "{subject} with {confidence}"
+
+[[test]]
+rule = "doubt"
+expect = "fail"
+grains = '''[{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 0.1}]'''
+
+[[test]]
+rule = "doubt"
+expect = "pass"
+grains = '''[{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 0.3}]'''
+
+[[rule]]
+id = "mail"
+title = "Nobody sends mail"
+severity = "warning"
+norm = "§7"
+kinds = ["tool_call"]
+rego = """
+package house
+import rego.v1
+violation contains {"tool": input.name} if input.name == "mail"
+"""
+message = "{tool} was called"
+
+[[test]]
+rule = "mail"
+expect = "fail"
+grains = '''[{"type": "action", "action_phase": "call", "tool_name": "mail", "input": {"to": "x"}, "session_id": "s"}]'''
+
+[[test]]
+rule = "mail"
+expect = "pass"
+grains = '''[{"type": "action", "action_phase": "call", "tool_name": "look", "input": {"to": "x"}, "session_id": "s"}]'''
+"#;
+
+impl Lab {
+    /// A lake with something for every rule of the house but the last.
+    fn new() -> Lab {
+        let lab = Lab { folder: tempfile::tempdir().unwrap() };
+        std::fs::write(lab.path("house.toml"), HOUSE).unwrap();
+        let grains = [
+            r#"{"type": "event", "role": "user", "content": "my card is 4111 1111 1111 1111", "created_at": 1735689600000}"#,
+            r#"{"type": "event", "role": "user", "content": "nice weather", "created_at": 1735689600001}"#,
+            r#"{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 0.1, "created_at": 1735689600002}"#,
+        ];
+        let mut frames = Vec::new();
+        for grain in grains {
+            let json = Json::parse(grain.as_bytes()).unwrap();
+            write_frame(&encode_json(&json, EncodeOptions::default()).unwrap().blob, &mut frames).unwrap();
+        }
+        frames.extend(FRAME_END);
+        std::fs::write(lab.path("in.frames"), frames).unwrap();
+        assert_eq!(lab.code(&["ingest", "in.frames"]), 0);
+        lab
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        binary::gristmill().current_dir(self.folder.path()).args(arguments).output().unwrap()
+    }
+
+    fn code(&self, arguments: &[&str]) -> i32 {
+        let output = self.run(arguments);
+        let code = output.status.code().unwrap();
+        if code == 1 {
+            eprintln!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        code
+    }
+
+    fn text(&self, arguments: &[&str]) -> String {
+        String::from_utf8(self.run(arguments).stdout).unwrap()
+    }
+}
+
+#[test]
+fn packs_are_tested_on_their_own_examples_shipped_ones_and_a_user_s() {
+    let lab = Lab::new();
+    for pack in ["gdpr", "eu-ai-act", "integrity", "./house.toml"] {
+        assert_eq!(lab.code(&["scan", "--test", pack]), 0, "{pack}");
+    }
+    std::fs::write(lab.path("wrong.toml"), HOUSE.replace("confidence < 0.2", "confidence < 0.05")).unwrap();
+    let output = lab.run(&["scan", "--test", "./wrong.toml"]);
+    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("house/doubt"), "{told}");
+    for (name, rule, message) in [
+        ("no-pack.toml", "id = 7".to_owned(), "no-pack.toml"),
+        ("no-cal.toml", HOUSE.replace("RECALL beliefs WHERE", "RECALL beliefs WHERE WHERE"), "house/doubt"),
+        ("pipeline.toml", HOUSE.replace("confidence < 0.2'", "confidence < 0.2 | LIMIT 5'"), "pipeline"),
+        ("no-column.toml", HOUSE.replace("{subject} with", "{person} with"), "person"),
+    ] {
+        std::fs::write(lab.path(name), rule).unwrap();
+        let output = lab.run(&["scan", "--test", &format!("./{name}")]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{name}: {told}");
+        assert!(told.contains(message), "{name}: {told}");
+    }
+    assert_eq!(lab.code(&["scan", "--test", "no-such-pack"]), 1);
+}
+
+#[test]
+fn every_form_tells_the_same_findings() {
+    let lab = Lab::new();
+    let scan = ["scan", "--pack", "./house.toml", "--quiet"];
+    let with = |more: &[&'static str]| [&scan[..], more].concat();
+    let lines = lab.text(&with(&["--format", "jsonl"]));
+    let findings: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line.get("rule").is_some_and(Value::is_string))
+        .collect();
+    let mut rules: Vec<&str> = findings.iter().filter_map(|finding| finding["rule"].as_str()).collect();
+    rules.sort_unstable();
+    assert_eq!(rules, ["house/cards", "house/doubt", "house/weather"], "{lines}");
+    let json: Value = serde_json::from_str(&lab.text(&with(&["--format", "json"]))).unwrap();
+    let sarif: Value = serde_json::from_str(&lab.text(&with(&["--format", "sarif"]))).unwrap();
+    assert_eq!(sarif["version"], "2.1.0");
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3);
+    for rule in rules {
+        assert!(json.to_string().contains(rule), "{rule}");
+        assert!(results.iter().any(|result| result["ruleId"] == rule), "{rule}");
+    }
+    assert_eq!(lab.code(&with(&["--output", "report.html"])), 2);
+    let page = std::fs::read_to_string(lab.path("report.html")).unwrap();
+    assert!(page.contains("s with 0.1") && page.contains("Card numbers stay") && !page.contains("4111 1111"));
+    assert!(!lab.text(&with(&["--format", "table"])).is_empty());
+}
+
+#[test]
+fn the_exit_code_says_whether_a_finding_reaches_fail_on() {
+    let lab = Lab::new();
+    let scan = |more: &[&'static str]| lab.code(&[&["scan", "--pack", "./house.toml"], more].concat());
+    assert_eq!(scan(&[]), 2);
+    assert_eq!(scan(&["--fail-on", "note"]), 2);
+    assert_eq!(scan(&["--fail-on", "error"]), 2);
+    std::fs::write(lab.path("mild.toml"), HOUSE.replace("severity = \"error\"", "severity = \"note\"")).unwrap();
+    assert_eq!(lab.code(&["scan", "--pack", "./mild.toml", "--fail-on", "error"]), 0);
+    assert_eq!(lab.code(&["scan", "--pack", "./mild.toml", "--fail-on", "warning"]), 2);
+    // What was scanned with the same rules isn't scanned again.
+    assert_eq!(scan(&["--since", "last"]), 0);
+    assert_eq!(scan(&["--since", "yesterday"]), 1);
+    assert_eq!(lab.code(&["--lake", "nowhere", "scan"]), 1);
+}
