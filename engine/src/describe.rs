@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::index::Sidecar;
-use crate::index::hexastore::Hexastore;
-use crate::index::words::WordFilter;
+use crate::index::{Condition, sidecar_states};
 use crate::lake::{Lake, Ledger, Progress, Table};
-use crate::segment::AddressIndex;
 
 /// The description of a lake.
 #[derive(Debug, Clone, Serialize)]
@@ -24,8 +21,8 @@ pub struct Description {
     pub segments: SegmentsDescription,
     /// Sources that were taken in.
     pub sources: SourcesDescription,
-    /// The sidecars of its segments, by name.
-    pub sidecars: BTreeMap<&'static str, SidecarDescription>,
+    /// The sidecars of its segments, by name: `addresses`, `hexastore`, `fulltext`, `words`, and `vectors:` with each model.
+    pub sidecars: BTreeMap<String, SidecarDescription>,
 }
 
 /// A table.
@@ -68,8 +65,10 @@ pub struct SidecarDescription {
     pub fresh: u64,
     /// Segments without one.
     pub missing: u64,
-    /// Segments whose sidecar is damaged or of other rows.
+    /// Segments whose sidecar is damaged.
     pub damaged: u64,
+    /// Segments whose sidecar is of other rows or was made by other rules.
+    pub stale: u64,
     /// Bytes of those that are there.
     pub bytes: u64,
 }
@@ -102,11 +101,7 @@ pub async fn describe(lake: &Lake) -> Result<Description> {
             largest_rows: rows().max().unwrap_or(0),
         },
         sources,
-        sidecars: BTreeMap::from([
-            ("addresses", sidecars::<AddressIndex>(lake).await?),
-            ("hexastore", sidecars::<Hexastore>(lake).await?),
-            ("words", sidecars::<WordFilter>(lake).await?),
-        ]),
+        sidecars: sidecars(lake).await?,
     })
 }
 
@@ -120,23 +115,18 @@ fn describe_table(table: &Table) -> Result<TableDescription> {
     })
 }
 
-/// Opens one kind of sidecar of every segment.
-async fn sidecars<S: Sidecar>(lake: &Lake) -> Result<SidecarDescription> {
-    let mut found = SidecarDescription::default();
-    for segment in lake.segments()? {
-        // Sealed segments have no sidecar but that of addresses.
-        if segment.id.is_sealed() && S::FILE != AddressIndex::FILE {
-            continue;
-        }
-        let Ok(bytes) = lake.location().read(&segment.id.sidecar(S::FILE)).await else {
-            found.missing += 1;
-            continue;
-        };
-        found.bytes += bytes.len() as u64;
-        match S::check(bytes) {
-            Ok(sidecar) if sidecar.segment_rows() == segment.file.rows => found.fresh += 1,
-            _ => found.damaged += 1,
-        }
+/// The sidecars of all segments, counted by kind and condition.
+async fn sidecars(lake: &Lake) -> Result<BTreeMap<String, SidecarDescription>> {
+    let mut sidecars: BTreeMap<String, SidecarDescription> = BTreeMap::new();
+    for state in sidecar_states(lake).await? {
+        let kind = sidecars.entry(state.index).or_default();
+        kind.bytes += state.bytes.unwrap_or_default();
+        *match state.condition {
+            Condition::Fresh => &mut kind.fresh,
+            Condition::Missing => &mut kind.missing,
+            Condition::Damaged => &mut kind.damaged,
+            Condition::Stale => &mut kind.stale,
+        } += 1;
     }
-    Ok(found)
+    Ok(sidecars)
 }

@@ -293,3 +293,43 @@ fn the_demo_ends_well() {
     let answer = run(&workspace(), &["demo", "--format", "json"], "");
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
 }
+
+#[test]
+fn hostile_statements_end_in_their_code_before_anything_is_read() {
+    let here = folder();
+    std::fs::write(here.path().join("good.mg"), plain(&[belief(1), belief(2)])).unwrap();
+    assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
+    let values = vec!["\"a\""; 1000].join(",");
+    let filled = |head: &str, piece: &str| head.to_owned() + &piece.repeat((8192 - head.len()) / piece.len());
+    let bomb = format!("DEFINE TEMPLATE t ELEMENT {{ {} }}", "{{#grain.type}}".repeat(200));
+    let statements: [(Vec<u8>, &str); 12] = [
+        (filled("", "(").into(), "CAL-E013"),
+        (filled("EXPLAIN ", "(").into(), "CAL-E013"),
+        (filled("RECALL WHERE subject IN ", "(RECALL WHERE subject IN ").into(), "CAL-E007"),
+        (format!("RECALL WHERE subject IN ({values})").into(), "CAL-E011"),
+        (filled("ASSEMBLE FROM (RECALL)", ",(RECALL)").into(), "CAL-E032"),
+        ("RECALL ABOUT \"a\u{202e}b\"".into(), "CAL-E071"),
+        ("RECALL WHERE query = \"\u{2066}tea\u{2069}\"".into(), "CAL-E071"),
+        (b"RECALL WHERE subject = \"\xed\xa0\x80\"".to_vec(), "CAL-E070"),
+        (b"\xff\xfe".to_vec(), "CAL-E070"),
+        (vec![b'x'; 1 << 20], "CAL-E001"),
+        (bomb.into(), "CAL-E093"),
+        (filled("DEFINE TEMPLATE t ELEMENT ", "{").into(), "CAL-E094"),
+    ];
+    for (statement, code) in statements {
+        let answer = run(here.path(), &["cal", "--format", "json"], statement.clone());
+        let shown = String::from_utf8_lossy(&statement[..statement.len().min(60)]).into_owned();
+        let object = Json::parse(answer.out.as_bytes()).unwrap();
+        let error = object.get("error").unwrap_or_else(|| panic!("{shown}: {}", answer.out));
+        assert_eq!((answer.code, member(error, "code")), (1, code), "{shown}");
+        assert!(answer.out.len() < 20_000 && answer.err.len() < 20_000, "{shown}");
+    }
+    // A search for nothing but marks, or for a word that is as long as a statement can be, is a search.
+    for statement in
+        ["RECALL WHERE query = \"-- !!\"".to_owned(), format!("RECALL WHERE query = \"{}\"", "w".repeat(900))]
+    {
+        let answer = run(here.path(), &["cal", "--format", "json"], statement);
+        let total = Json::parse(answer.out.as_bytes()).unwrap().get("total").and_then(Json::as_u64);
+        assert_eq!((answer.code, total), (0, Some(0)), "{}", answer.err);
+    }
+}

@@ -7,10 +7,14 @@ use std::sync::Arc;
 use arrow::util::display::array_value_to_string;
 use gristmill_connectors::generate::Corpus;
 use gristmill_connectors::source::discover;
+use gristmill_engine::index::vectors::embed::{EmbedError, Embedder};
+use gristmill_engine::index::vectors::{VectorSource, index_vectors};
 use gristmill_engine::index::{IndexKinds, reindex};
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
-use gristmill_queries::sql::{SqlOptions, lake_context};
+use gristmill_queries::cal::{Bindings, Options};
+use gristmill_queries::exec::{Executor, Session};
+use gristmill_queries::sql::{DataFusionError, SqlOptions, lake_context};
 use gristmill_schemas::container::{FRAME_END, write_frame};
 
 /// A lake of three segments, each from a source of its own.
@@ -152,6 +156,206 @@ async fn answers_do_not_depend_on_sidecars() {
     assert_eq!(answers(&bare, &queries).await, expected);
     assert!(!explained(&bare, &queries[0]).await.contains("read whole"));
     assert_eq!(reindex(&bare, IndexKinds::ALL, false).await.unwrap().whole, 3);
+}
+
+/// Statements of CAL whose answers indexes help to find, made from what is in the lake.
+async fn statements(lake: &Lake) -> Vec<String> {
+    let cells = |query: &'static str| async move { rows(lake, query).await };
+    let subjects = cells("SELECT subject FROM beliefs GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 3").await;
+    let texts = cells("SELECT content FROM events WHERE content LIKE '% % %' ORDER BY content_address LIMIT 6").await;
+    let old = cells("SELECT content_address FROM supersessions ORDER BY 1 LIMIT 1").await;
+    let mut statements = vec![
+        "RECALL WHERE query = \"nothing-has-this-word\"".to_owned(),
+        "RECALL WHERE query = \"-- !\"".to_owned(),
+        "RECALL WHERE query = \"prefers\" | COUNT".to_owned(),
+        "RECALL beliefs WHERE query = \"PREFERS\" AND score >= 0.3 | LIMIT 50".to_owned(),
+        "RECALL events WHERE query = \"the\" | ORDER BY time DESC | LIMIT 7".to_owned(),
+    ];
+    for subject in &subjects {
+        statements.push(format!("RECALL WHERE subject = {subject:?} | LIMIT 100"));
+        statements.push(format!("RECALL beliefs WHERE subject = {subject:?} WITH superseded | LIMIT 100"));
+        statements.push(format!("RECALL WHERE subject = {subject:?} AND query = \"prefers\""));
+    }
+    for text in &texts {
+        let words: Vec<&str> = text.split(' ').filter(|word| word.chars().all(char::is_alphanumeric)).take(3).collect();
+        for several in 1..=words.len() {
+            statements.push(format!("RECALL WHERE query = {:?} | LIMIT 100", words[..several].join(" ")));
+        }
+    }
+    statements.extend(old.iter().map(|address| format!("HISTORY sha256:{address}")));
+    statements
+}
+
+/// The answers to `statements`, without how long they took and how much was read.
+async fn told(lake: &Lake, statements: &[String]) -> Vec<String> {
+    let context = lake_context(lake, &SqlOptions { threads: 2, ..SqlOptions::default() }).await.unwrap();
+    let executor = Executor::new(context, Session::at(1_800_000_000_000));
+    let mut told = Vec::new();
+    for statement in statements {
+        let answer = executor.run_text(statement.as_bytes(), &Bindings::new(), Options::default()).await;
+        let answer = answer.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        told.push(format!("{:?}", answer.answer));
+    }
+    told
+}
+
+async fn plan(lake: &Lake, statement: &str) -> String {
+    let context = lake_context(lake, &SqlOptions::default()).await.unwrap();
+    let executor = Executor::new(context, Session::at(1_800_000_000_000));
+    let text = format!("EXPLAIN {statement}");
+    let answer = executor.run_text(text.as_bytes(), &Bindings::new(), Options::default()).await.unwrap();
+    answer.answer.plan.unwrap().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_cal_do_not_depend_on_sidecars_and_explain_says_which_were_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = lake(folder.path()).await;
+    let statements = statements(&whole).await;
+    let expected = told(&whole, &statements).await;
+    let found = expected.iter().filter(|answer| !answer.contains("results: []")).count();
+    assert!(statements.len() > 20 && found > 15, "{found} of {}", statements.len());
+
+    let search = "RECALL WHERE query = \"prefers\"";
+    let explained = plan(&whole, search).await;
+    assert!(explained.contains("index=fulltext(prefers)") && !explained.contains("read whole"), "{explained}");
+    let explained = plan(&whole, "RECALL beliefs WHERE subject = \"nobody\" AND query = \"tea\"").await;
+    assert!(explained.contains("index=fulltext(tea) and hexastore(subject): 0 of"), "{explained}");
+
+    let texts = sidecars(folder.path(), "fulltext.bin");
+    std::fs::remove_file(&texts[0]).unwrap();
+    std::fs::write(&texts[2], b"nothing").unwrap();
+    let hurt = reopened(folder.path()).await;
+    assert_eq!(told(&hurt, &statements).await, expected);
+    let explained = plan(&hurt, search).await;
+    assert!(explained.contains("2 read whole"), "{explained}");
+
+    std::fs::remove_dir_all(folder.path().join("lake/index")).unwrap();
+    let bare = reopened(folder.path()).await;
+    assert_eq!(told(&bare, &statements).await, expected);
+    assert!(plan(&bare, search).await.contains("3 read whole"));
+}
+
+/// As many numbers as letters: how often each stands in a text.
+#[derive(Debug)]
+struct Letters;
+
+impl Embedder for Letters {
+    fn model(&self) -> &str {
+        "letters"
+    }
+
+    fn dimensions(&self) -> usize {
+        26
+    }
+
+    fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let counts = |text: &String| {
+            let mut counts = vec![0.0; 26];
+            for letter in text.to_ascii_lowercase().bytes().filter(u8::is_ascii_lowercase) {
+                counts[usize::from(letter - b'a')] += 1.0;
+            }
+            counts
+        };
+        Ok(texts.iter().map(counts).collect())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn searches_by_vectors_and_by_both_find_a_text_by_itself_and_never_answer_from_a_part_of_the_lake() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = lake(folder.path()).await;
+    let report = index_vectors(&lake, &VectorSource::Embedder(Arc::new(Letters))).await.unwrap();
+    assert_eq!((report.segments, report.unfit), (3, 0));
+    let options = SqlOptions { threads: 2, embedder: Some(Arc::new(Letters)), ..SqlOptions::default() };
+    let ask = async |lake: &Lake, query: &str| {
+        let context = lake_context(lake, &options).await.unwrap();
+        let batches = context.sql(query).await?.collect().await?;
+        let cells = batches.iter().flat_map(|batch| {
+            let cell = |row: usize, column: usize| array_value_to_string(batch.column(column), row).unwrap();
+            (0..batch.num_rows()).map(move |row| (0..batch.num_columns()).map(|at| cell(row, at)).collect::<Vec<_>>())
+        });
+        Ok::<_, DataFusionError>(cells.collect::<Vec<_>>())
+    };
+    let texts =
+        "SELECT content FROM events WHERE length(content) > 60 AND subject IS NULL ORDER BY content_address LIMIT 8";
+    let texts = ask(&lake, texts).await.unwrap();
+    assert_eq!(texts.len(), 8);
+    for text in texts.iter().map(|row| &row[0]) {
+        let quoted = text.replace('\'', "''");
+        let found = ask(&lake, &format!("SELECT score FROM vector_search('{quoted}', 5)")).await.unwrap();
+        assert!(found.len() == 5 && found[0][0].parse::<f64>().unwrap() > 0.999, "{text}: {found:?}");
+        let words: Vec<&str> = text.split(' ').filter(|word| word.chars().all(char::is_alphanumeric)).take(4).collect();
+        let hybrid = format!("SELECT content, score FROM hybrid_search('{}', 5)", words.join(" "));
+        let found = ask(&lake, &hybrid).await.unwrap();
+        let has_all = |content: &String| {
+            let content = content.to_lowercase();
+            words.iter().all(|word| content.contains(&word.to_lowercase()))
+        };
+        assert!(found.len() == 5 && found.iter().any(|row| has_all(&row[0])), "{words:?}: {found:?}");
+    }
+    let indexes = "SELECT index, state, count(*) FROM indexes GROUP BY 1, 2 ORDER BY 1";
+    let indexes: Vec<String> = ask(&lake, indexes).await.unwrap().iter().map(|row| row.join(" ")).collect();
+    assert_eq!(
+        indexes,
+        ["addresses fresh 3", "fulltext fresh 3", "hexastore fresh 3", "vectors:letters fresh 3", "words fresh 3"]
+    );
+
+    let file = std::fs::read_dir(folder.path().join("lake/index")).unwrap();
+    let file = file.flat_map(|segment| std::fs::read_dir(segment.unwrap().path()).unwrap());
+    let file = file.map(|file| file.unwrap().path()).find(|path| path.to_string_lossy().contains("vectors-")).unwrap();
+    std::fs::remove_file(file).unwrap();
+    let hurt = reopened(folder.path()).await;
+    let refused = ask(&hurt, "SELECT score FROM vector_search('anything', 5)").await.unwrap_err();
+    assert!(refused.to_string().contains("has none of this model"), "{refused}");
+    let missing = ask(&hurt, "SELECT index FROM indexes WHERE state = 'missing'").await.unwrap();
+    assert_eq!(missing, [["vectors:letters"]]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counts_totals_and_pages_are_exact_whatever_limit_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = lake(folder.path()).await;
+    // Everything, looked at row by row.
+    let beliefs = "SELECT relation, subject, confidence, content_address FROM grains
+                   WHERE type = 'belief' AND content_address NOT IN (SELECT content_address FROM supersessions)";
+    let beliefs: Vec<Vec<String>> = rows(&lake, beliefs)
+        .await
+        .iter()
+        .map(|row| row.split(" | ").map(str::to_owned).collect::<Vec<_>>())
+        .filter(|row| row.len() == 4)
+        .collect();
+    let context = lake_context(&lake, &SqlOptions { threads: 2, ..SqlOptions::default() }).await.unwrap();
+    let executor = Executor::new(context, Session::at(1_800_000_000_000));
+    let ask = async |text: String| {
+        let answer = executor.run_text(text.as_bytes(), &Bindings::new(), Options::default()).await;
+        answer.unwrap_or_else(|error| panic!("{text}: {error}")).answer
+    };
+    let mut relations: Vec<&String> = beliefs.iter().map(|row| &row[0]).collect();
+    relations.sort();
+    relations.dedup();
+    assert!(relations.len() > 3);
+    for relation in relations {
+        for least in [0.0, 0.5, 0.9] {
+            let fits = |row: &&Vec<String>| row[0] == *relation && row[2].parse::<f64>().unwrap() >= least;
+            let expected = beliefs.iter().filter(fits).count() as u64;
+            let query = format!("RECALL beliefs WHERE relation = {relation:?} AND confidence >= {least:?}");
+            let counted = ask(format!("{query} | COUNT")).await;
+            assert_eq!(counted.value.unwrap().as_u64(), Some(expected), "{query}");
+            for limit in [1_u64, 7, 1000] {
+                let answer = ask(format!("{query} | LIMIT {limit}")).await;
+                let page = (answer.total, answer.results.len() as u64);
+                assert_eq!(page, (expected, expected.min(limit)), "{query} LIMIT {limit}");
+            }
+            let skipped = ask(format!("{query} | OFFSET 3 | LIMIT 1000")).await;
+            assert_eq!(skipped.results.len() as u64, expected.saturating_sub(3).min(1000), "{query}");
+            let mut subjects: Vec<&String> = beliefs.iter().filter(fits).map(|row| &row[1]).collect();
+            subjects.sort();
+            subjects.dedup();
+            let told = ask(format!("{query} | SUBJECTS")).await.value.unwrap();
+            assert_eq!(told.as_array().unwrap().len(), subjects.len().min(1000), "{query}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,19 +8,28 @@
 //! | [`words`] | which words are in no grain of the segment? |
 //! | `builder` | how do a segment's rows become its sidecars, while it is written or later? |
 //! | `sidecars` | which sidecars of the lake are open, and what if one can't be opened? |
+//! | `usable` | what has the words of the lake, if some segments have no full text that can be used? |
+//! | `condition` | which sidecars are there, and are they whole and of these rows? |
+//! | `facts` | what is asked of nearly every row that is found? |
 //! | `reindex` | how is a sidecar that is missing or damaged made again? |
 //!
 //! A sidecar that is missing or damaged makes a query slower, never wrong: whoever asks gets nothing and reads the segment.
 
 mod builder;
+mod condition;
+mod facts;
 pub mod fulltext;
 pub mod hexastore;
 mod reindex;
 mod sidecars;
+mod usable;
 pub mod vectors;
 pub mod words;
 
 pub use builder::{IndexBuilder, IndexKinds, SidecarFile};
 pub(crate) use builder::{addresses_of, publish};
+pub use condition::{Condition, SidecarState, sidecar_states};
+pub use facts::RowFacts;
 pub use reindex::{ReindexReport, reindex};
 pub use sidecars::{Sidecar, Sidecars, open_sidecar};
+pub use usable::UsableText;

@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_connectors::source::SourceBytes;
+use gristmill_schemas::columns::GRAINS;
+use object_store::path::Path;
 use tokio::sync::OnceCell;
 
 use super::builder::IndexKinds;
+use super::facts::{ROW_BYTES, RowFacts};
 use super::fulltext::{FULLTEXT_FILE, LakeText, SegmentText};
 use super::hexastore::{HEXASTORE_FILE, Hexastore};
 use super::reindex::build_again;
+use super::usable::UsableText;
 use super::vectors::VectorIndex;
 use super::words::WordFilter;
 use crate::error::{Context, EngineError};
@@ -93,14 +97,22 @@ pub async fn open_sidecar<S: Sidecar>(
 /// Sidecars that are opened at the same time.
 const OPENING: usize = 8;
 
+/// Bytes of facts about rows that are held at most: those of 32 million rows.
+const FACTS: u64 = 256 << 20;
+
 /// The sidecars of a lake that were asked for. Clones of a lake's handle share them; segments never change, so an open sidecar
 /// stays right for as long as its segment lives.
 #[derive(Debug, Default)]
 pub struct Sidecars {
     shelves: Mutex<HashMap<SegmentId, Arc<Shelf>>>,
     /// The full text of the segments for which it was last asked.
-    lake_text: tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<LakeText>)>>,
+    lake_text: Held<LakeText>,
+    /// The same without the segments whose full text can't be used.
+    usable_text: Held<UsableText>,
 }
+
+/// What was made of the sidecars of some segments.
+type Held<T> = tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<T>)>>;
 
 /// The sidecars of one segment; `None` once opening one has failed.
 #[derive(Debug, Default)]
@@ -111,6 +123,7 @@ struct Shelf {
     words: OnceCell<Option<Arc<WordFilter>>>,
     /// What stands for a full-text index that can't be used: one in memory.
     read_text: OnceCell<Arc<SegmentText>>,
+    facts: OnceCell<Option<Arc<RowFacts>>>,
     /// By the names of their files.
     vectors: tokio::sync::Mutex<HashMap<String, Arc<VectorIndex>>>,
 }
@@ -120,6 +133,29 @@ impl Sidecars {
     pub async fn addresses(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<AddressIndex>> {
         let shelf = self.shelf(&segment.id);
         shelf.addresses.get_or_init(|| open(location, segment)).await.clone()
+    }
+
+    /// What is asked of nearly every row, for each of `segments`; `None` if it isn't known of all of them, because their
+    /// addresses can't be used, they have more than [`FACTS`] bytes of it together, or they are not on this machine.
+    pub async fn facts(&self, location: &LakeLocation, segments: &[Segment]) -> Option<Vec<Arc<RowFacts>>> {
+        let rows: u64 = segments.iter().map(|segment| segment.file.rows).sum();
+        if rows.saturating_mul(ROW_BYTES) > FACTS {
+            return None;
+        }
+        let read: Vec<_> = segments.iter().map(|segment| self.facts_of(location, segment)).collect();
+        stream::iter(read).buffered(OPENING).collect::<Vec<_>>().await.into_iter().collect()
+    }
+
+    async fn facts_of(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<RowFacts>> {
+        let shelf = self.shelf(&segment.id);
+        let read = || async {
+            let addresses = self.addresses(location, segment).await?;
+            let path = location.local_path(&Path::from(format!("{GRAINS}/{}", segment.file.name)))?;
+            let bytes = SourceBytes::map(&path).ok()?;
+            let read = tokio::task::spawn_blocking(|| RowFacts::read(bytes, addresses)).await.ok()?;
+            read.ok().map(Arc::new)
+        };
+        shelf.facts.get_or_init(read).await.clone()
     }
 
     /// The hexastore of `segment`; `None`, with a warning the first time, if there is none that can be used.
@@ -163,9 +199,38 @@ impl Sidecars {
         {
             return Ok(Arc::clone(text));
         }
-        let opened: Vec<_> = segments.iter().map(|segment| self.text_or_read(lake, segment)).collect();
-        let texts: Vec<Arc<SegmentText>> = stream::iter(opened).buffered(OPENING).try_collect().await?;
-        let text = Arc::new(LakeText::new(&texts).file("can't open", "the full-text index")?);
+        let usable = self.usable_text(lake.location(), &segments).await?;
+        let text = match usable.whole() {
+            Some(text) => Arc::clone(text),
+            None => {
+                let opened: Vec<_> = segments.iter().map(|segment| self.text_or_read(lake, segment)).collect();
+                let texts: Vec<Arc<SegmentText>> = stream::iter(opened).buffered(OPENING).try_collect().await?;
+                Arc::new(LakeText::new(&texts).file("can't open", "the full-text index")?)
+            }
+        };
+        *held = Some((ids, Arc::clone(&text)));
+        Ok(text)
+    }
+
+    /// The full text of those of `segments` whose index can be used; there is a warning for each other one, once.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) if tantivy can't read its own files.
+    pub async fn usable_text(
+        &self,
+        location: &LakeLocation,
+        segments: &[Segment],
+    ) -> crate::error::Result<Arc<UsableText>> {
+        let ids: Vec<SegmentId> = segments.iter().map(|segment| segment.id.clone()).collect();
+        let mut held = self.usable_text.lock().await;
+        if let Some((known, text)) = &*held
+            && *known == ids
+        {
+            return Ok(Arc::clone(text));
+        }
+        let opened: Vec<_> = segments.iter().map(|segment| self.text(location, segment)).collect();
+        let texts: Vec<Option<Arc<SegmentText>>> = stream::iter(opened).buffered(OPENING).collect().await;
+        let text = Arc::new(UsableText::new(&texts).file("can't open", "the full-text index")?);
         *held = Some((ids, Arc::clone(&text)));
         Ok(text)
     }
@@ -217,6 +282,9 @@ impl Sidecars {
         self.lock().remove(segment);
         // Whoever holds it is opening it anew just now.
         if let Ok(mut held) = self.lake_text.try_lock() {
+            *held = None;
+        }
+        if let Ok(mut held) = self.usable_text.try_lock() {
             *held = None;
         }
     }

@@ -118,15 +118,48 @@ impl AddressIndex {
         self.count == 0
     }
 
+    /// The place of each row among the addresses. O(n).
+    pub(crate) fn places(&self) -> Vec<u32> {
+        let mut places = vec![u32::MAX; self.count];
+        let rows = self.bytes.get(self.rows()..).unwrap_or_default().chunks_exact(4).take(self.count);
+        for (place, row) in rows.enumerate() {
+            let row = row.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
+            if let Some(own) = places.get_mut(row as usize) {
+                *own = place as u32;
+            }
+        }
+        places
+    }
+
+    /// The address at `place`, in their order.
+    pub(crate) fn address_at(&self, place: u32) -> Option<ContentAddress> {
+        let place = usize::try_from(place).ok().filter(|place| *place < self.count)?;
+        let mut digest = [0; 32];
+        let (prefix, tail) = digest.split_at_mut(8);
+        prefix.copy_from_slice(&read_u64(&self.bytes, self.prefixes() + 8 * place)?.to_be_bytes());
+        tail.copy_from_slice(self.bytes.get(self.tails() + TAIL * place..)?.get(..TAIL)?);
+        Some(ContentAddress::from_digest(digest))
+    }
+
+    fn prefixes(&self) -> usize {
+        HEADER + 4 * ((1 << self.directory_bits) + 1)
+    }
+
+    fn tails(&self) -> usize {
+        self.prefixes() + 8 * self.count
+    }
+
+    fn rows(&self) -> usize {
+        self.tails() + TAIL * self.count
+    }
+
     /// The row of `address`. A few memory accesses, whatever the size of the segment.
     pub fn row_of(&self, address: &ContentAddress) -> Option<u32> {
         let prefix = prefix_of(address.as_bytes());
         let bucket = bucket_of(prefix, self.directory_bits);
         let directory = HEADER + 4 * bucket;
         let (first, end) = (read_u32(&self.bytes, directory)? as usize, read_u32(&self.bytes, directory + 4)? as usize);
-        let prefixes = HEADER + 4 * ((1 << self.directory_bits) + 1);
-        let tails = prefixes + 8 * self.count;
-        let rows = tails + TAIL * self.count;
+        let (prefixes, tails, rows) = (self.prefixes(), self.tails(), self.rows());
         (first..end)
             .filter(|place| read_u64(&self.bytes, prefixes + 8 * place) == Some(prefix))
             .find(|place| {
@@ -177,6 +210,8 @@ mod tests {
             for (row, address) in all.iter().enumerate() {
                 assert_eq!(index.row_of(address), Some(row as u32));
             }
+            let by_row: Vec<_> = index.places().into_iter().map(|place| index.address_at(place).unwrap()).collect();
+            assert_eq!((by_row, index.address_at(count)), (all.clone(), None));
             for stranger in (count..count + 1_000).map(|number| ContentAddress::of(&number.to_le_bytes())) {
                 let known = all.contains(&stranger);
                 assert_eq!(index.row_of(&stranger).is_some(), known);

@@ -67,7 +67,7 @@ pub(super) fn single(field: KnownField) -> Expr {
         KnownField::Type => col(IdentityColumn::Type.name()),
         KnownField::Hash => col(ADDRESS),
         KnownField::Time => coalesce(vec![col("timestamp_ms"), col("created_at")]),
-        KnownField::Contradicted => coalesce(vec![col(CONTRADICTED).eq(lit("true")), lit(false)]),
+        KnownField::Contradicted => coalesce(vec![col(CONTRADICTED), lit(false)]),
         KnownField::VerificationStatus => coalesce(vec![col(VERIFICATION), lit("unverified")]),
         KnownField::ActionPhase => coalesce(vec![col("action_phase"), lit("complete")]),
         KnownField::ConsentAction => withdrawal(),

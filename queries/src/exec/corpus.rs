@@ -1,30 +1,33 @@
-//! The grains that a session can see, as plans: scans of `grains`, the fold of `state`, and the way from addresses to grains.
+//! The grains that a session can see, as plans: scans of `grains`, what became of them, and the way from addresses to grains.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 use datafusion::common::JoinType;
 use datafusion::execution::TaskContext;
-use datafusion::functions_aggregate::expr_fn::{count, last_value};
+use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_nested::expr_fn::make_array;
-use datafusion::logical_expr::{Expr, ExprFunctionExt, col, in_list, lit};
+use datafusion::logical_expr::{Expr, col, in_list, lit};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{DataFrame, SessionContext};
 use gristmill_engine::text::{Terms, text_fields, with_grain};
-use gristmill_schemas::columns::{GRAINS, IdentityColumn, LifecycleEvent, STATE};
+use gristmill_schemas::columns::{GRAINS, IdentityColumn};
 use gristmill_schemas::grain::GrainType;
 
 use super::answer::Hit;
 use super::columns::{ADDRESS, BLOB, CONTRADICTED, VERIFICATION};
 use super::error::{ExecutionError, Result};
 use super::functions::view_of;
+use super::lifecycle::{FateCache, Fates, fold, is_contradicted, is_superseded, verification_status};
 use super::session::Session;
 use crate::cal::ast::{Address, Target};
 use crate::cal::{CalError, Code};
+use crate::sql::LakeTable;
+use crate::sql::lifecycle::ended;
 
 /// Bytes of grains that one answer holds; more is E030.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
@@ -38,6 +41,7 @@ pub(super) const NEW: &str = "__new";
 pub(super) struct Corpus<'e> {
     pub(super) context: &'e SessionContext,
     pub(super) session: &'e Session,
+    fates: &'e FateCache,
     scanned: AtomicU64,
 }
 
@@ -45,8 +49,8 @@ pub(super) struct Corpus<'e> {
 pub(super) type Found = (String, f64);
 
 impl<'e> Corpus<'e> {
-    pub(super) fn new(context: &'e SessionContext, session: &'e Session) -> Corpus<'e> {
-        Corpus { context, session, scanned: AtomicU64::new(0) }
+    pub(super) fn new(context: &'e SessionContext, session: &'e Session, fates: &'e FateCache) -> Corpus<'e> {
+        Corpus { context, session, fates, scanned: AtomicU64::new(0) }
     }
 
     /// How many rows were read so far.
@@ -57,6 +61,11 @@ impl<'e> Corpus<'e> {
     /// Every row of `grains`, whoever it belongs to.
     pub(super) async fn everything(&self) -> Result<DataFrame> {
         Ok(self.context.table(GRAINS).await?)
+    }
+
+    /// What `grains` is in a lake; nothing if it is another table.
+    pub(super) async fn lake_table(&self) -> Result<Option<LakeTable>> {
+        Ok(self.context.table_provider(GRAINS).await?.downcast_ref::<LakeTable>().cloned())
     }
 
     /// The grains that the session may see: of its namespace, readable, of one of the ten types.
@@ -74,47 +83,43 @@ impl<'e> Corpus<'e> {
 
     /// Who took whose place: [`OLD`] and [`NEW`], from the rows of superseding grains and from `state`.
     pub(super) async fn supersessions(&self) -> Result<DataFrame> {
-        let supersedes = IdentityColumn::Supersedes.name();
-        let own = self.everything().await?.filter(col(supersedes).is_not_null())?;
-        let own = own.select(vec![col(supersedes).alias(OLD), col(ADDRESS).alias(NEW)])?.unnest_columns(&[OLD])?;
-        let ends = [LifecycleEvent::Superseded, LifecycleEvent::Expired];
-        let told = self.events(&ends).await?.select(vec![col(ADDRESS).alias(OLD), col("value").alias(NEW)])?;
-        Ok(own.union(told)?)
+        let ended = self.context.sql(&ended()).await?;
+        Ok(ended.select(vec![col(ADDRESS).alias(OLD), col("value").alias(NEW)])?)
     }
 
-    async fn events(&self, events: &[LifecycleEvent]) -> Result<DataFrame> {
-        let names = events.iter().map(|event| lit(event.name())).collect();
-        Ok(self.context.table(STATE).await?.filter(in_list(col("event"), names, false))?)
+    /// What became of all grains; `None` if that is too much to hold, or if the store may not be asked: a plan that is made
+    /// without asking joins what the tables say when it runs.
+    async fn fates(&self, asks: bool) -> Result<Option<Arc<Fates>>> {
+        match asks {
+            true => self.fates.get(self.context).await,
+            false => Ok(None),
+        }
     }
 
     /// `grains` without those that were superseded.
-    pub(super) async fn current(&self, grains: DataFrame) -> Result<DataFrame> {
-        let old = self.supersessions().await?.select(vec![col(OLD)])?;
-        Ok(grains.join(old, JoinType::LeftAnti, &[ADDRESS], &[OLD], None)?)
+    pub(super) async fn current(&self, grains: DataFrame, asks: bool) -> Result<DataFrame> {
+        match self.fates(asks).await? {
+            Some(fates) if fates.is_empty() => Ok(grains),
+            Some(fates) => Ok(grains.filter(is_superseded(fates).is_not_true())?),
+            None => {
+                let old = self.supersessions().await?.select(vec![col(OLD)])?;
+                Ok(grains.join(old, JoinType::LeftAnti, &[ADDRESS], &[OLD], None)?)
+            }
+        }
     }
 
     /// `grains` with [`CONTRADICTED`] and [`VERIFICATION`]: what `state` said last.
-    pub(super) async fn with_state(&self, grains: DataFrame) -> Result<DataFrame> {
-        let fold = self.fold(None).await?;
-        Ok(grains.join(fold, JoinType::Left, &[ADDRESS], &["__address"], None)?)
-    }
-
-    /// One row per grain that has events: `__address`, [`CONTRADICTED`], [`VERIFICATION`]. Of events at the same instant the
-    /// one with the greater value counts.
-    async fn fold(&self, of: Option<Expr>) -> Result<DataFrame> {
-        let mut events = self.events(&[LifecycleEvent::Contradicted, LifecycleEvent::Verification]).await?;
-        if let Some(filter) = of {
-            events = events.filter(filter)?;
+    pub(super) async fn with_state(&self, grains: DataFrame, asks: bool) -> Result<DataFrame> {
+        if let Some(fates) = self.fates(asks).await? {
+            let grains = grains.with_column(CONTRADICTED, is_contradicted(Arc::clone(&fates)))?;
+            return Ok(grains.with_column(VERIFICATION, verification_status(fates))?);
         }
-        let newest = || vec![col("at").sort(true, false), col("value").sort(true, true)];
-        let last = |event: LifecycleEvent, name: &str| {
-            let value = last_value(col("value"), newest()).filter(col("event").eq(lit(event.name()))).build();
-            value.map(|value| value.alias(name))
-        };
-        Ok(events.aggregate(
-            vec![col(ADDRESS).alias("__address")],
-            vec![last(LifecycleEvent::Contradicted, CONTRADICTED)?, last(LifecycleEvent::Verification, VERIFICATION)?],
-        )?)
+        let fold = fold(self.context).await?.select(vec![
+            col(ADDRESS).alias("__address"),
+            col("contradicted").alias(CONTRADICTED),
+            col("verification_status").alias(VERIFICATION),
+        ])?;
+        Ok(grains.join(fold, JoinType::Left, &[ADDRESS], &["__address"], None)?)
     }
 
     /// Runs a plan and counts the rows that its scans yield.
@@ -200,22 +205,21 @@ impl<'e> Corpus<'e> {
             let addresses: Vec<Expr> = found.iter().map(|(address, _)| lit(address.as_str())).collect();
             in_list(col(column), addresses, false)
         };
-        let states = self.states(named(ADDRESS)).await?;
-        let successors = self.successors(named(OLD)).await?;
-        let rows = self.everything().await?.filter(named(ADDRESS))?.select(vec![col(ADDRESS), col(BLOB)])?;
+        let fates = match self.fates(true).await? {
+            Some(fates) => fates,
+            None => Arc::new(Fates::of_rows(fold(self.context).await?.filter(named(ADDRESS))?).await?),
+        };
         let mut hits: HashMap<String, Hit> = HashMap::with_capacity(found.len());
         let mut bytes = 0;
-        for batch in self.collect(rows).await? {
-            let (addresses, blobs) =
-                (cast(batch.column(0), &DataType::Utf8)?, cast(batch.column(1), &DataType::Binary)?);
-            for (address, blob) in addresses.as_string::<i32>().iter().zip(blobs.as_binary::<i32>()) {
-                let (Some(address), Some(blob)) = (address, blob) else { continue };
+        for (address, blob) in self.blobs(&found, named(ADDRESS)).await? {
+            let blob = cast(&blob, &DataType::Binary)?;
+            for blob in blob.as_binary::<i32>().iter().flatten() {
                 bytes += blob.len();
                 if bytes > MAX_ANSWER_BYTES {
                     return Err(too_large());
                 }
-                if let Some(hit) = read(address, blob, terms, fields) {
-                    hits.insert(address.to_owned(), hit);
+                if let Some(hit) = read(&address, blob, terms, fields) {
+                    hits.insert(address.clone(), hit);
                 }
             }
         }
@@ -223,39 +227,34 @@ impl<'e> Corpus<'e> {
             let mut hit = hits.remove(&address)?;
             hit.score = score;
             hit.view.score = Some(score);
-            if let Some((contradicted, verification)) = states.get(&address) {
-                hit.view.contradicted = *contradicted;
-                hit.view.verification_status = verification.clone();
-            }
-            hit.superseded_by = successors.get(&address).cloned();
+            let fate = fates.of(&address);
+            hit.view.contradicted = fate.contradicted;
+            hit.view.verification_status = fates.verification(fate).map(str::to_owned);
+            hit.superseded_by = fate.successor.map(|successor| successor.to_string());
             Some(hit)
         };
         Ok(found.into_iter().filter_map(&mut finish).collect())
     }
 
-    async fn states(&self, of: Expr) -> Result<HashMap<String, (bool, Option<String>)>> {
-        let mut states = HashMap::new();
-        for batch in self.collect(self.fold(Some(of)).await?).await? {
-            let columns: Vec<_> = batch
-                .columns()
-                .iter()
-                .map(|column| cast(column, &DataType::Utf8))
-                .collect::<std::result::Result<_, _>>()?;
-            let text = |column: usize, row: usize| {
-                let column = columns[column].as_string::<i32>();
-                column.is_valid(row).then(|| column.value(row).to_owned())
-            };
-            for row in 0..batch.num_rows() {
-                let contradicted = text(1, row).as_deref() == Some("true");
-                states.insert(text(0, row).unwrap_or_default(), (contradicted, text(2, row)));
+    /// The blobs of the grains `found`, for which `filter` holds, each with its address: straight from where the sidecars say
+    /// that they are, or by a scan.
+    async fn blobs(&self, found: &[Found], filter: Expr) -> Result<Vec<(String, ArrayRef)>> {
+        let addresses = found.iter().map(|(address, _)| address.parse().ok()).collect::<Option<Vec<_>>>();
+        if let Some((table, addresses)) = self.lake_table().await?.zip(addresses)
+            && let Some(blobs) = table.blobs(&self.context.state(), &addresses).await?
+        {
+            self.scanned.fetch_add(blobs.len() as u64, Ordering::Relaxed);
+            return Ok(blobs.into_iter().map(|(address, blob)| (address.to_string(), blob)).collect());
+        }
+        let rows = self.everything().await?.filter(filter)?.select(vec![col(ADDRESS), col(BLOB)])?;
+        let mut blobs = Vec::new();
+        for batch in self.collect(rows).await? {
+            let addresses = cast(batch.column(0), &DataType::Utf8)?;
+            for (row, address) in addresses.as_string::<i32>().iter().enumerate() {
+                blobs.extend(address.map(|address| (address.to_owned(), batch.column(1).slice(row, 1))));
             }
         }
-        Ok(states)
-    }
-
-    async fn successors(&self, of: Expr) -> Result<HashMap<String, String>> {
-        let links = self.links(of).await?;
-        Ok(links.into_iter().filter_map(|(old, new)| Some((old, new?))).collect())
+        Ok(blobs)
     }
 
     /// The supersessions for which `filter` holds, in order.

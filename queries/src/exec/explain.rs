@@ -1,4 +1,4 @@
-//! EXPLAIN: what would be done. Nothing is read and nothing is written for it.
+//! EXPLAIN: what would be done. Nothing but indexes is read, and nothing is written, for it.
 //!
 //! Where a plan depends on what is stored, the usual case is shown: ABOUT without its fallback, a beginning of an address as a
 //! range, a search with the statistics of no grains.
@@ -13,6 +13,7 @@ use super::{Answer, Reader};
 use crate::cal::ast::*;
 use crate::cal::desugar::desugar;
 use crate::render::budget::{allocate, budget_of, priority_order};
+use crate::sql::index_notes;
 
 impl Reader<'_, '_> {
     pub(super) async fn explain(&self, explained: &Explainable, lets: &[Let], scope: &Scope) -> Result<Answer> {
@@ -110,7 +111,12 @@ impl Reader<'_, '_> {
         if let Some(fallback) = &plain.fallback {
             plan.insert("if_empty", fallback.to_string());
         }
-        plan.insert("logical_plan", lines(flow.into_frame())?);
+        let frame = flow.into_frame();
+        let indexes = index_notes(&frame.clone().create_physical_plan().await?);
+        plan.insert("logical_plan", lines(frame)?);
+        if !indexes.is_empty() {
+            plan.insert("indexes", Json::Array(indexes.into_iter().map(Json::from).collect()));
+        }
         Ok(plan)
     }
 

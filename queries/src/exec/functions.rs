@@ -11,7 +11,9 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field as ArrowField};
 use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use gristmill_engine::text::{Scorer, Terms, with_grain};
 use gristmill_schemas::grain::{Field, Grain};
 use gristmill_schemas::json::Json;
@@ -49,6 +51,16 @@ pub(super) fn frequencies(terms: Terms) -> ScalarUDF {
 /// How well a grain fits a search; NULL if it doesn't.
 pub(super) fn score(terms: Terms, scorer: Scorer) -> ScalarUDF {
     BlobFunction::of(Kind::Score(terms, Weights(scorer)))
+}
+
+/// The words that a filter asks the text of a grain to have, if it is that of a search.
+pub(crate) fn words_of(filter: &Expr) -> Option<&Terms> {
+    let Expr::IsNotNull(score) = filter else { return None };
+    let Expr::ScalarFunction(call) = &**score else { return None };
+    match &call.func.inner().downcast_ref::<BlobFunction>()?.kind {
+        Kind::Score(terms, _) => Some(terms),
+        _ => None,
+    }
 }
 
 /// A function of one blob.
@@ -137,7 +149,7 @@ impl ScalarUDFImpl for BlobFunction {
     }
 
     /// With what the function was made for, so that plans tell functions apart.
-    fn schema_name(&self, arguments: &[datafusion::logical_expr::Expr]) -> Result<String> {
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
         let of: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let about = match &self.kind {
             Kind::PayloadText(field) => field.name().to_owned(),

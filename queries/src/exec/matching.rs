@@ -32,7 +32,8 @@ async fn plan(context: &SessionContext, query: &Query, now_ms: i64) -> Result<Da
         return Err(refused("A rule is a RECALL."));
     };
     let session = Session::at(now_ms);
-    let corpus = Corpus::new(context, &session);
+    let fates = super::fates_in(context);
+    let corpus = Corpus::new(context, &session, &fates);
     // What is stored isn't asked while planning: the plan serves as long as the tables are there.
     let planner = Planner { corpus: &corpus, asks: false };
     let mut scope = Scope::default();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`session`] | who asks, and what may they do? |
 //! | `corpus` | which grains can they see, and how are grains fetched? |
+//! | `lifecycle` | what became of grains? |
 //! | `columns`, `functions` | where is a field of CAL in a row? |
 //! | `condition`, `domain` | which rows pass a condition? |
 //! | `recall`, `stages`, `search`, `thread` | what is the plan of a RECALL? |
@@ -28,6 +29,7 @@ pub mod evolve;
 mod explain;
 mod functions;
 mod history;
+mod lifecycle;
 mod matching;
 mod recall;
 mod search;
@@ -58,6 +60,8 @@ use crate::cal::{
     Bindings, CalError, Code, Effect, Options, Parsed, Shape, bind, describe, from_json_bytes, parse_bytes, query_hash,
 };
 use corpus::Corpus;
+pub(crate) use functions::words_of;
+pub(crate) use lifecycle::FateCache;
 use recall::{Planned, Planner, Scope};
 use stages::{Flow, VALUE};
 
@@ -68,12 +72,14 @@ pub struct Executor {
     templates: Mutex<Registry>,
     writer: Option<Arc<dyn GrainWriter>>,
     quotas: Mutex<evolve::Quotas>,
+    fates: Arc<FateCache>,
 }
 
 impl Executor {
     /// An executor over the tables `grains` and `state` of `context`. It reads only, until it has a writer.
     pub fn new(context: SessionContext, session: Session) -> Executor {
         Executor {
+            fates: fates_in(&context),
             context,
             session,
             templates: Mutex::new(Registry::new()),
@@ -90,6 +96,7 @@ impl Executor {
 
     /// Reads other tables from now on: those of a newer version of the lake.
     pub fn set_context(&mut self, context: SessionContext) {
+        self.fates = fates_in(&context);
         self.context = context;
     }
 
@@ -126,7 +133,7 @@ impl Executor {
     /// [`ExecutionError::Store`] and [`ExecutionError::Engine`] for problems of the environment.
     pub async fn run(&self, query: &Query) -> Result<Response> {
         let started = Instant::now();
-        let corpus = Corpus::new(&self.context, &self.session);
+        let corpus = Corpus::new(&self.context, &self.session, &self.fates);
         let limit = self.time_limit(&query.statement);
         let answer = match tokio::time::timeout(limit, self.query(&corpus, query)).await {
             Ok(answer) => answer?,
@@ -218,6 +225,11 @@ impl Executor {
         object.insert("auto_toon_enabled", self.session.auto_toon);
         Json::Object(object)
     }
+}
+
+/// What all executors over a lake's context know together; an executor over other tables knows it alone.
+fn fates_in(context: &SessionContext) -> Arc<FateCache> {
+    context.state_ref().read().config().get_extension().unwrap_or_default()
 }
 
 /// Reads and checks a query in either form: one that begins with a brace is JSON.

@@ -98,7 +98,7 @@ impl<'p, 'e> Planner<'p, 'e> {
         }
         let sorted_by_state = keys.iter().any(|key| needs_state(&(*key).into()));
         if sorted_by_state || plain.conditions.iter().any(|condition| needs_state(&condition.field)) {
-            frame = self.corpus.with_state(frame).await?;
+            frame = self.corpus.with_state(frame, self.asks).await?;
         }
         let mut terms = None;
         let mut scores = Vec::new();
@@ -131,7 +131,7 @@ impl<'p, 'e> Planner<'p, 'e> {
         }
         // A superseded grain is left out late, when few are left to ask about.
         if !plain.options.contains(&WithOption::Superseded) {
-            frame = self.corpus.current(frame).await?;
+            frame = self.corpus.current(frame, self.asks).await?;
         }
         let mut columns = vec![col(ADDRESS), score.alias(SCORE)];
         columns.extend(keys.iter().map(|key| single(*key).alias(key_name(*key))));

@@ -6,7 +6,7 @@
 use datafusion::functions::expr_fn::concat;
 use datafusion::functions_aggregate::expr_fn::{count, min};
 use datafusion::functions_window::expr_fn::row_number;
-use datafusion::logical_expr::{ExprFunctionExt, SortExpr, col, lit};
+use datafusion::logical_expr::{Expr, ExprFunctionExt, SortExpr, col, lit};
 use datafusion::prelude::DataFrame;
 use gristmill_schemas::grain::GrainType;
 
@@ -22,6 +22,8 @@ use crate::cal::{CalError, Code, Shape};
 pub(super) const VALUE: &str = "value";
 /// The column of a count.
 pub(super) const COUNT: &str = "__count";
+/// The column that counts rows.
+const PLACE: &str = "__place";
 /// The column that orders a list of values.
 const RANK: &str = "__rank";
 
@@ -117,14 +119,25 @@ impl Flow {
     }
 
     fn cut(mut self, skip: u64, fetch: Option<u64>) -> Result<Flow> {
-        let [skip, fetch_rows] =
+        let [skip_rows, fetch_rows] =
             [skip, fetch.unwrap_or(u64::MAX)].map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
-        self.frame = self.frame.sort(self.order.clone())?.limit(skip, fetch.map(|_| fetch_rows))?;
+        self.frame = match fetch {
+            Some(_) => self.frame.sort(self.order.clone())?.limit(skip_rows, Some(fetch_rows))?,
+            None => self.without_first(skip)?,
+        };
         self.most = match (self.most, fetch) {
             (Some(before), Some(now)) => Some(before.min(now)),
             (before, now) => before.or(now),
         };
         Ok(self)
+    }
+
+    /// The rows behind the first `skip`. Told by their places: DataFusion lets a later sort pass a limit that only skips.
+    fn without_first(&self, skip: u64) -> Result<DataFrame> {
+        let columns: Vec<_> = self.frame.schema().columns().into_iter().map(Expr::Column).collect();
+        let place = row_number().order_by(self.order.clone()).build()?.alias(PLACE);
+        let placed = self.frame.clone().window(vec![place])?;
+        Ok(placed.filter(col(PLACE).gt(lit(skip)))?.select(columns)?)
     }
 
     fn counted(mut self) -> Result<Flow> {

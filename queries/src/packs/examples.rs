@@ -120,7 +120,7 @@ impl Stage {
         for (name, table) in all {
             context.register_table(name, table)?;
         }
-        register_views(&context, &options).await?;
+        register_views(&context, &options)?;
         Ok(Stage { context, grains, state })
     }
 

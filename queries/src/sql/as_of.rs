@@ -9,29 +9,31 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::ViewTable;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::Expr;
 use datafusion::prelude::SessionContext;
 
-use super::views::{current, folded};
+use super::lazy;
+use super::lifecycle::{current, folded};
 
 const AS_OF: &str = "as_of";
 
 /// The parameter of the plan.
 const INSTANT: &str = "instant";
 
-/// The function: its plan, in which only the instant is missing.
+/// The function.
 #[derive(Debug)]
-struct AsOf {
-    plan: LogicalPlan,
-}
+struct AsOf;
 
 /// Registers the function.
-pub(super) async fn register(context: &SessionContext) -> Result<()> {
+pub(super) fn register(context: &SessionContext) {
+    context.register_udtf(AS_OF, Arc::new(AsOf));
+}
+
+/// The function's query, in which only the instant is missing.
+fn query() -> String {
     let instant = format!("${INSTANT}");
     let lifecycle = format!("({})", folded(Some(&instant)));
-    let plan = context.state().create_logical_plan(&current(&lifecycle, Some(&instant))).await?;
-    context.register_udtf(AS_OF, Arc::new(AsOf { plan }));
-    Ok(())
+    current(&lifecycle, Some(&instant))
 }
 
 impl TableFunctionImpl for AsOf {
@@ -40,7 +42,7 @@ impl TableFunctionImpl for AsOf {
         let [instant] = args.exprs() else { return Err(usage()) };
         let instant = literal(instant).ok_or_else(usage)?;
         let instant = instant.cast_to(&DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())))?;
-        let plan = self.plan.clone().with_param_values(vec![(INSTANT, instant)])?;
+        let plan = lazy::plan(args.session(), &query())?.with_param_values(vec![(INSTANT, instant)])?;
         Ok(Arc::new(ViewTable::new(plan, None)))
     }
 }

@@ -1,7 +1,7 @@
 //! What a filter says about the columns that the sidecars know: which values may a row have?
 //!
-//! Only what follows from the filter without doubt is taken: equality with a text, a list of texts, and alternatives of these
-//! over one column. Everything else is left to the scan, which applies the whole filter in any case.
+//! Only what follows from the filter without doubt is taken: equality with a text, a list of texts, alternatives of these
+//! over one column, and the words that CAL searches for. Everything else is left to the scan, which applies the whole filter in any case.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,11 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use gristmill_engine::text::Terms;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Field;
+
+use crate::exec::words_of;
 
 /// A column that a sidecar knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,16 +42,24 @@ impl Indexed {
     }
 }
 
-/// The values that rows may have, by column; `None` if the filter leaves a column open. An empty set lets no row pass.
+/// What a filter asks of rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Conditions([Option<BTreeSet<String>>; 4]);
+pub(super) struct Conditions {
+    /// The values that rows may have, by column; `None` if the filter leaves a column open. An empty set lets no row pass.
+    columns: [Option<BTreeSet<String>>; 4],
+    /// Words that the text of a row's grain must have.
+    words: Option<Terms>,
+}
 
 impl Conditions {
     /// What all of `filters` together say.
     pub(super) fn of(filters: &[Expr]) -> Conditions {
         let mut conditions = Conditions::default();
-        for (column, values) in filters.iter().flat_map(split_conjunction).filter_map(|it| values_of(it, &indexed)) {
-            let known = &mut conditions.0[column as usize];
+        for filter in filters.iter().flat_map(split_conjunction) {
+            // Of several searches one is enough: the scan applies all.
+            conditions.words = conditions.words.or_else(|| words_of(filter).cloned());
+            let Some((column, values)) = values_of(filter, &indexed) else { continue };
+            let known = &mut conditions.columns[column as usize];
             *known = Some(match known.take() {
                 Some(before) => before.intersection(&values).cloned().collect(),
                 None => values,
@@ -59,12 +70,22 @@ impl Conditions {
 
     /// The values that `column` may have.
     pub(super) fn values(&self, column: Indexed) -> Option<&BTreeSet<String>> {
-        self.0[column as usize].as_ref()
+        self.columns[column as usize].as_ref()
+    }
+
+    /// The words that a row must have.
+    pub(super) fn words(&self) -> Option<&Terms> {
+        self.words.as_ref()
+    }
+
+    /// True if nothing is said that a sidecar knows of.
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.is_none() && self.columns().next().is_none()
     }
 
     /// True if nothing is said about the statement's columns.
     pub(super) fn leaves_statements_open(&self) -> bool {
-        self.0[..3].iter().all(Option::is_none)
+        self.columns[..3].iter().all(Option::is_none)
     }
 
     /// The columns about which something is said.

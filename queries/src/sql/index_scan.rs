@@ -8,6 +8,7 @@ use gristmill_engine::index::Sidecars;
 use gristmill_engine::index::hexastore::{Hexastore, Pattern};
 use gristmill_engine::lake::{LakeLocation, Segment};
 use gristmill_engine::segment::AddressIndex;
+use gristmill_engine::text::Terms;
 use gristmill_schemas::address::ContentAddress;
 
 use super::conditions::{Conditions, Indexed};
@@ -19,6 +20,29 @@ pub(super) enum Rows {
     All,
     /// Just these, ascending.
     Some(Vec<u32>),
+}
+
+impl Rows {
+    /// The rows, if they are known.
+    pub(super) fn few(&self) -> Option<&[u32]> {
+        match self {
+            Rows::All => None,
+            Rows::Some(rows) => Some(rows),
+        }
+    }
+
+    /// True if there may be any.
+    fn may_be(&self) -> bool {
+        *self != Rows::Some(Vec::new())
+    }
+
+    /// Those of them that are among `rows`, which ascend.
+    fn and(self, rows: Vec<u32>) -> Rows {
+        Rows::Some(match self {
+            Rows::All => rows,
+            Rows::Some(known) => known.into_iter().filter(|row| rows.binary_search(row).is_ok()).collect(),
+        })
+    }
 }
 
 /// Combinations of values that are looked up one by one; more of them are left to the scan.
@@ -38,8 +62,27 @@ pub(super) async fn select(
     conditions: &Conditions,
 ) -> Vec<Rows> {
     let wanted = Wanted::of(conditions);
-    let asked: Vec<_> = segments.iter().map(|segment| select_in(sidecars, location, segment, &wanted)).collect();
+    let mut texts = match conditions.words() {
+        Some(words) => rows_with_words(sidecars, location, segments, words).await.into_iter(),
+        None => Vec::new().into_iter(),
+    };
+    let by_words: Vec<Rows> = segments.iter().map(|_| texts.next().flatten().map_or(Rows::All, Rows::Some)).collect();
+    let asked = segments.iter().zip(by_words);
+    let asked: Vec<_> = asked.map(|(segment, rows)| select_in(sidecars, location, segment, &wanted, rows)).collect();
     stream::iter(asked).buffered(OPENING).collect().await
+}
+
+/// The rows of each segment that have all `words`; `None` for those whose full text can't be used.
+async fn rows_with_words(
+    sidecars: &Sidecars,
+    location: &LakeLocation,
+    segments: &[Segment],
+    words: &Terms,
+) -> Vec<Option<Vec<u32>>> {
+    let Ok(text) = sidecars.usable_text(location, segments).await else { return Vec::new() };
+    let words = words.clone();
+    let found = tokio::task::spawn_blocking(move || text.rows_with(&words)).await;
+    found.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// What is looked up in every segment.
@@ -60,7 +103,8 @@ impl Wanted {
     }
 }
 
-fn combinations(conditions: &Conditions) -> Option<Vec<[Option<String>; 3]>> {
+/// The combinations of subject, relation and object that rows may have; `None` if there are too many.
+pub(super) fn combinations(conditions: &Conditions) -> Option<Vec<[Option<String>; 3]>> {
     let mut combinations = vec![[const { None }; 3]];
     for (place, column) in [Indexed::Subject, Indexed::Relation, Indexed::Object].into_iter().enumerate() {
         let Some(values) = conditions.values(column) else { continue };
@@ -81,22 +125,26 @@ fn combinations(conditions: &Conditions) -> Option<Vec<[Option<String>; 3]>> {
     Some(combinations)
 }
 
-async fn select_in(sidecars: &Sidecars, location: &LakeLocation, segment: &Segment, wanted: &Wanted) -> Rows {
-    let mut selected = Rows::All;
+/// The rows among `selected` that are wanted.
+async fn select_in(
+    sidecars: &Sidecars,
+    location: &LakeLocation,
+    segment: &Segment,
+    wanted: &Wanted,
+    mut selected: Rows,
+) -> Rows {
     if let Some(addresses) = &wanted.addresses
+        && selected.may_be()
         && let Some(index) = sidecars.addresses(location, segment).await
     {
-        selected = Rows::Some(rows_of(&index, addresses));
+        selected = selected.and(rows_of(&index, addresses));
     }
     if let Some(statements) = &wanted.statements
-        && selected != Rows::Some(Vec::new())
+        && selected.may_be()
         && let Some(store) = sidecars.hexastore(location, segment).await
         && let Some(rows) = rows_with(&store, statements)
     {
-        selected = match selected {
-            Rows::All => Rows::Some(rows),
-            Rows::Some(known) => Rows::Some(known.into_iter().filter(|row| rows.binary_search(row).is_ok()).collect()),
-        };
+        selected = selected.and(rows);
     }
     selected
 }
@@ -129,6 +177,7 @@ pub(super) fn ranges(rows: &[u32]) -> impl Iterator<Item = Range<usize>> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Spared {
     columns: Vec<Indexed>,
+    words: Vec<String>,
     segments: usize,
     /// Segments in which no row matches.
     dropped: usize,
@@ -141,8 +190,13 @@ pub(super) struct Spared {
 
 impl Spared {
     /// What `chosen` of `segments` spares.
-    pub(super) fn of(columns: Vec<Indexed>, segments: &[Segment], chosen: &[Rows]) -> Spared {
-        let mut spared = Spared { columns, segments: segments.len(), ..Spared::default() };
+    pub(super) fn of(conditions: &Conditions, segments: &[Segment], chosen: &[Rows]) -> Spared {
+        let mut spared = Spared {
+            columns: conditions.columns().collect(),
+            words: conditions.words().map(|words| words.words().to_vec()).unwrap_or_default(),
+            segments: segments.len(),
+            ..Spared::default()
+        };
         for (segment, rows) in segments.iter().zip(chosen) {
             spared.rows_in_all += segment.file.rows;
             match rows {
@@ -164,6 +218,9 @@ impl fmt::Display for Spared {
         let (addresses, statements): (Vec<_>, Vec<_>) =
             self.columns.iter().partition(|column| **column == Indexed::Address);
         let mut asked = Vec::new();
+        if !self.words.is_empty() {
+            asked.push(format!("fulltext({})", self.words.join(", ")));
+        }
         if !statements.is_empty() {
             asked.push(format!("hexastore({})", names(&statements)));
         }

@@ -8,14 +8,29 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileOpener, FileScanConfig, FileSource};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::object_store::ObjectStore;
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::Morselizer;
+
+use super::covered::CoveredScan;
+
+/// What the sidecars spared each scan of `plan`.
+pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
+    let source = plan.downcast_ref::<DataSourceExec>().map(DataSourceExec::data_source);
+    let scan = source.and_then(|source| source.downcast_ref::<FileScanConfig>());
+    let own = scan.and_then(|scan| scan.file_source().downcast_ref::<IndexedSource>());
+    let own = own.map(|source| source.note.to_string());
+    let covered = plan.downcast_ref::<CoveredScan>().map(|scan| format!("{}; no segment is read", scan.note));
+    let below = plan.children().into_iter().flat_map(index_notes);
+    own.or(covered).into_iter().chain(below).collect()
+}
 
 /// The source and what it says.
 #[derive(Clone)]

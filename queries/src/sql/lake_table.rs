@@ -5,18 +5,22 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::common::Statistics as PlanStatistics;
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result, Statistics, internal_datafusion_err};
+use datafusion::common::{internal_datafusion_err, project_schema};
 use datafusion::config::TableParquetOptions;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::{CachedParquetFileReaderFactory, ParquetRowSelection};
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::union::UnionExec;
@@ -25,16 +29,21 @@ use gristmill_engine::index::Sidecars;
 use gristmill_engine::keys::{Erased, LakeKeys};
 use gristmill_engine::lake::{DataFile, Lake, Segment, Table, is_sealed_file};
 use gristmill_engine::segment::SegmentId;
+use gristmill_engine::text::{Statistics, Terms};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::IdentityColumn;
 use parquet::arrow::arrow_reader::RowSelection;
+use tokio::task::JoinSet;
 
 use super::conditions::Conditions;
+use super::covered::{CoveredScan, covered};
 use super::external;
 use super::index_scan::{Rows, Spared, ranges, select};
 use super::indexed_source::IndexedSource;
 use super::unseal::{Opening, UnsealExec};
 
 /// One stored table at one version.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LakeTable {
     table: Table,
     schema: SchemaRef,
@@ -44,6 +53,20 @@ pub struct LakeTable {
     sidecars: Option<Arc<Sidecars>>,
     /// What opens sealed files.
     keys: Option<Arc<LakeKeys>>,
+}
+
+/// What the sidecars said.
+struct Asked {
+    conditions: Conditions,
+    segments: Vec<Segment>,
+    /// The rows of each segment.
+    chosen: Vec<Rows>,
+}
+
+impl Asked {
+    fn spared(&self) -> Spared {
+        Spared::of(&self.conditions, &self.segments, &self.chosen)
+    }
 }
 
 /// What a scan reads.
@@ -94,28 +117,86 @@ impl LakeTable {
             .with_statistics(Arc::new(statistics))
     }
 
-    /// The files, sealed ones or others, that `filters` can find something in, with the rows that the sidecars chose.
-    async fn selected(&self, sealed: bool, filters: &[Expr]) -> Selected {
-        let own: Vec<&DataFile> = self.files.iter().filter(|file| is_sealed_file(&file.name) == sealed).collect();
-        let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
+    /// Asks the sidecars of `own` which rows `filters` can let pass; `None` if they know nothing of the filters.
+    async fn asked(&self, own: &[&DataFile], filters: &[Expr]) -> Option<Asked> {
         let conditions = Conditions::of(filters);
-        let columns: Vec<_> = conditions.columns().collect();
-        let asked = self.sidecars.as_ref().filter(|_| !columns.is_empty()).zip(segments(&own));
-        let Some((sidecars, segments)) = asked else {
-            let rows = Precision::Exact(own.iter().map(|file| file.rows).sum::<u64>() as usize);
-            return Selected { files: own.into_iter().map(whole).collect(), rows, spared: None };
-        };
+        let sidecars = self.sidecars.as_ref().filter(|_| !conditions.is_empty())?;
+        let segments = segments(own)?;
         let chosen = select(sidecars, self.table.location(), &segments, &conditions).await;
-        let spared = Spared::of(columns, &segments, &chosen);
+        Some(Asked { conditions, segments, chosen })
+    }
+
+    /// The rows that were chosen with the columns of `schema`, if the sidecars know all of it. Of sealed rows they don't, and
+    /// some of these may be erased.
+    async fn covered(&self, asked: &Asked, schema: SchemaRef) -> Option<RecordBatch> {
+        let Asked { conditions, segments, chosen } = asked;
+        let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none())?;
+        covered(sidecars, self.table.location(), segments, conditions, chosen, &schema).await
+    }
+
+    /// The files `own`, as far as something can be found in them, with the rows that the sidecars chose.
+    fn selected(&self, own: &[&DataFile], asked: Option<&Asked>) -> Selected {
+        let whole = |file: &DataFile| self.partitioned(file, Precision::Exact(file.rows as usize));
+        let Some(asked) = asked else {
+            let rows = Precision::Exact(own.iter().map(|file| file.rows).sum::<u64>() as usize);
+            return Selected { files: own.iter().map(|file| whole(file)).collect(), rows, spared: None };
+        };
+        let spared = asked.spared();
         let mut files = FileGroup::default();
-        for (file, rows) in own.into_iter().zip(chosen) {
+        for (file, rows) in own.iter().zip(&asked.chosen) {
             match rows {
                 Rows::All => files.push(whole(file)),
                 Rows::Some(rows) if rows.is_empty() => {}
-                Rows::Some(rows) => files.push(self.chosen(file, &rows)),
+                Rows::Some(rows) => files.push(self.chosen(file, rows)),
             }
         }
         Selected { files, rows: Precision::Inexact(spared.rows as usize), spared: Some(spared) }
+    }
+
+    /// The blobs of the grains at `addresses`, each with its address, in no order; `None` if the sidecars can't tell where
+    /// they are, or rows are sealed. Segments are read side by side.
+    ///
+    /// # Errors
+    /// What reading says.
+    pub(crate) async fn blobs(
+        &self,
+        state: &SessionState,
+        addresses: &[ContentAddress],
+    ) -> Result<Option<Vec<(ContentAddress, ArrayRef)>>> {
+        let all: Vec<&DataFile> = self.files.iter().collect();
+        let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none());
+        let Some((sidecars, segments)) = sidecars.zip(segments(&all)) else { return Ok(None) };
+        let mut reads = JoinSet::new();
+        for (number, segment) in segments.iter().enumerate() {
+            let Some(index) = sidecars.addresses(self.table.location(), segment).await else { return Ok(None) };
+            let mut found: Vec<(u32, ContentAddress)> =
+                addresses.iter().filter_map(|address| Some((index.row_of(address)?, *address))).collect();
+            found.sort_unstable();
+            let rows: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
+            let Some(file) = self.files.get(number).filter(|_| !rows.is_empty()) else { continue };
+            let (plan, task) = (self.rows_of(state, file, &rows, &[IdentityColumn::Blob as usize])?, state.task_ctx());
+            reads.spawn(async move { Ok::<_, DataFusionError>((found, collect(plan, task).await?)) });
+        }
+        let mut blobs = Vec::with_capacity(addresses.len());
+        while let Some(read) = reads.join_next().await {
+            let (found, batches) = read.map_err(external)??;
+            let cells = batches.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| batch.column(0).slice(row, 1)));
+            blobs.extend(found.into_iter().map(|(_, address)| address).zip(cells));
+        }
+        Ok(Some(blobs))
+    }
+
+    /// What the full-text sidecars know of the words of a search, and the table of the other files. `None` if no sidecar can
+    /// be asked.
+    pub(crate) async fn text_statistics(&self, terms: &Terms) -> Option<(Statistics, LakeTable)> {
+        let segments = segments(&self.files.iter().collect::<Vec<_>>())?;
+        let text = self.sidecars.as_ref()?.usable_text(self.table.location(), &segments).await.ok()?;
+        let asked = (Arc::clone(&text), terms.clone());
+        let known = tokio::task::spawn_blocking(move || asked.0.statistics(&asked.1)).await.ok()?.ok()?;
+        let mut rest = self.clone();
+        let mut covered = text.covered().iter();
+        rest.files.retain(|_| !covered.next().copied().unwrap_or_default());
+        Some((known, rest))
     }
 
     /// The rows `rows` (ascending) of the file `number`, in their order, with the columns `columns`.
@@ -130,6 +211,21 @@ impl LakeTable {
         columns: &[usize],
     ) -> Result<Vec<RecordBatch>> {
         let Some(file) = self.files.get(number) else { return Ok(Vec::new()) };
+        let batches = collect(self.rows_of(state, file, rows, columns)?, state.task_ctx()).await?;
+        match self.opening(is_sealed_file(&file.name), Some(columns))? {
+            Some(opening) => batches.iter().map(|batch| opening.open(batch, Erased::Kept)).collect(),
+            None => Ok(batches),
+        }
+    }
+
+    /// The plan that reads just `rows` (ascending) of `file`, with the columns `columns`; sealed ones as they are.
+    fn rows_of(
+        &self,
+        state: &dyn Session,
+        file: &DataFile,
+        rows: &[u32],
+        columns: &[usize],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let group = FileGroup::new(vec![self.chosen(file, rows)]);
         let opening = self.opening(is_sealed_file(&file.name), Some(columns))?;
         let stored = opening.as_ref().map(|opening| opening.stored(&self.schema)).transpose()?;
@@ -137,11 +233,7 @@ impl LakeTable {
             .with_file_groups(vec![group])
             .with_projection_indices(Some(stored.unwrap_or_else(|| columns.to_vec())))?
             .build();
-        let batches = collect(DataSourceExec::from_data_source(scan), state.task_ctx()).await?;
-        match opening {
-            Some(opening) => batches.iter().map(|batch| opening.open(batch, Erased::Kept)).collect(),
-            None => Ok(batches),
-        }
+        Ok(DataSourceExec::from_data_source(scan))
     }
 
     /// How the columns `projection` of sealed rows are opened; `None` if they aren't `sealed`.
@@ -163,7 +255,15 @@ impl LakeTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Selected { files, rows, spared } = self.selected(sealed, filters).await;
+        let own: Vec<&DataFile> = self.files.iter().filter(|file| is_sealed_file(&file.name) == sealed).collect();
+        let asked = self.asked(&own, filters).await;
+        if let Some(asked) = &asked {
+            let schema = project_schema(&self.schema, projection)?;
+            if let Some(rows) = self.covered(asked, schema).await {
+                return Ok(Some(Arc::new(CoveredScan::new(rows, asked.spared().to_string())?)));
+            }
+        }
+        let Selected { files, rows, spared } = self.selected(&own, asked.as_ref());
         if files.is_empty() && sealed {
             return Ok(None);
         }
@@ -227,11 +327,11 @@ fn segments(files: &[&DataFile]) -> Option<Vec<Segment>> {
 }
 
 /// Statistics that know the number of rows and nothing of the columns.
-fn counted(schema: &SchemaRef, rows: Precision<usize>, bytes: u64) -> Statistics {
-    Statistics {
+fn counted(schema: &SchemaRef, rows: Precision<usize>, bytes: u64) -> PlanStatistics {
+    PlanStatistics {
         num_rows: rows,
         total_byte_size: Precision::Inexact(bytes as usize),
-        ..Statistics::new_unknown(schema)
+        ..PlanStatistics::new_unknown(schema)
     }
 }
 
@@ -250,7 +350,7 @@ impl TableProvider for LakeTable {
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
-    fn statistics(&self) -> Option<Statistics> {
+    fn statistics(&self) -> Option<PlanStatistics> {
         let bytes = self.files.iter().map(|file| file.size).sum();
         let rows = Precision::Exact(self.rows() as usize);
         // Of sealed rows some may be erased.

@@ -8,23 +8,26 @@ use std::sync::Arc;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::ViewTable;
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 
 use super::as_of::literal;
-use super::views::create;
+use super::lazy::{self, View};
 
-/// Registers the views and the function.
-pub(super) async fn register(context: &SessionContext, price_version: &str) -> Result<()> {
-    create(context, "messages", MESSAGES).await?;
-    create(context, "blocks", BLOCKS).await?;
-    create(context, "message_views", MESSAGE_VIEWS).await?;
-    create(context, "tool_calls", TOOL_CALLS).await?;
-    create(context, "threads", THREADS).await?;
-    create(context, "usage", &USAGE.replace("{version}", &price_version.replace('\'', "''"))).await?;
-    let plan = context.state().create_logical_plan(THREAD).await?;
-    context.register_udtf("thread", Arc::new(Thread { plan }));
-    Ok(())
+/// The views.
+pub(super) fn views(price_version: &str) -> [View; 6] {
+    [
+        ("messages", MESSAGES.to_owned()),
+        ("blocks", BLOCKS.to_owned()),
+        ("message_views", MESSAGE_VIEWS.to_owned()),
+        ("tool_calls", TOOL_CALLS.to_owned()),
+        ("threads", THREADS.to_owned()),
+        ("usage", USAGE.replace("{version}", &price_version.replace('\'', "''"))),
+    ]
+}
+
+/// Registers the function.
+pub(super) fn register(context: &SessionContext) {
+    context.register_udtf("thread", Arc::new(Thread));
 }
 
 /// A model's id is `provider:model`; without a colon the provider isn't known.
@@ -100,9 +103,7 @@ const THREAD: &str = "SELECT * FROM messages WHERE session_id = $session ORDER B
 
 /// `thread(session_id)`: the messages of one session, oldest first.
 #[derive(Debug)]
-struct Thread {
-    plan: LogicalPlan,
-}
+struct Thread;
 
 impl TableFunctionImpl for Thread {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
@@ -113,7 +114,7 @@ impl TableFunctionImpl for Thread {
         let Some(session @ (ScalarValue::Utf8(Some(_)) | ScalarValue::Utf8View(Some(_)))) = session else {
             return Err(plan_datafusion_err!("thread takes one text: a session_id"));
         };
-        let plan = self.plan.clone().with_param_values(vec![("session", session)])?;
+        let plan = lazy::plan(args.session(), THREAD)?.with_param_values(vec![("session", session)])?;
         Ok(Arc::new(ViewTable::new(plan, None)))
     }
 }

@@ -16,13 +16,16 @@
 //! | `lake_table` | how is a stored table scanned? |
 //! | `conditions` | what does a filter say about the columns that sidecars know? |
 //! | `index_scan` | which rows of each segment can it let pass, as the sidecars say? |
+//! | `covered` | which scans need no segment? |
 //! | `indexed_source` | how does EXPLAIN show that? |
 //! | `unseal` | how are sealed rows read? |
 //! | `search` | `search(text, k)`, and the standard response to a search |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `pattern` | `pattern(subject, relation, object)` |
 //! | `system` | what is the lake made of: `segments`, `sources`, `indexes`? |
-//! | `views` | what are `beliefs` … `consents`, `current`, `triples`, `consent_state`? |
+//! | `views` | what are `beliefs` … `consents`, `triples`, `consent_state`? |
+//! | `lifecycle` | what are `supersessions`, `lifecycle`, `current`? |
+//! | `lazy` | when are views planned? |
 //! | `messages` | what are `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)`? |
 //! | `blocks`, `message_views`, `cost` | the functions that those need: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
 //! | `scalar` | what can be asked of one grain or value? |
@@ -39,9 +42,12 @@ mod compliance;
 mod conditions;
 mod container_file;
 mod cost;
+mod covered;
 mod index_scan;
 mod indexed_source;
 mod lake_table;
+mod lazy;
+pub(crate) mod lifecycle;
 mod message_views;
 mod messages;
 mod pattern;
@@ -70,8 +76,11 @@ use gristmill_schemas::message::price::PriceTable;
 
 use cost::CostUsd;
 
+use crate::exec::FateCache;
+
 pub use datafusion::error::DataFusionError;
 pub use datafusion::prelude::SessionContext;
+pub(crate) use indexed_source::index_notes;
 pub use lake_table::LakeTable;
 pub(crate) use message_views::Around;
 pub use script::{completions, execute, statements};
@@ -132,6 +141,7 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
 /// [`DataFusionError::External`] with the engine's error if a table can't be read.
 pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionContext> {
     let context = bare_context(options)?;
+    context.state_ref().write().config_mut().set_extension(Arc::new(FateCache::default()));
     let store = ObjectStoreUrl::parse(LAKE_STORE)?;
     context.register_object_store(store.as_ref(), lake.location().store());
     let stored = [
@@ -154,17 +164,18 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         context.register_table(name, provider)?;
     }
     system::register(&context, lake)?;
-    register_views(&context, options).await?;
+    register_views(&context, options)?;
     Ok(context)
 }
 
 /// What stands on the stored tables, which must be registered: views, `as_of`, `history`, `provenance`, `pattern`.
-pub(crate) async fn register_views(context: &SessionContext, options: &SqlOptions) -> Result<()> {
-    views::register(context).await?;
-    as_of::register(context).await?;
-    messages::register(context, CostUsd::new(&options.prices).default_version()).await?;
+pub(crate) fn register_views(context: &SessionContext, options: &SqlOptions) -> Result<()> {
+    lazy::register(context, views::views().chain(messages::views(CostUsd::new(&options.prices).default_version())))?;
+    as_of::register(context);
+    messages::register(context);
     walk::register(context);
-    pattern::register(context).await
+    pattern::register(context);
+    Ok(())
 }
 
 fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {

@@ -7,32 +7,29 @@ use std::sync::Arc;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_datafusion_err};
 use datafusion::datasource::ViewTable;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::prelude::{SessionContext, col, lit};
 
 use super::as_of::literal;
 use super::conditions::Indexed;
+use super::{lazy, views};
 
 const PATTERN: &str = "pattern";
 
-/// The function: the plan of `triples`.
+/// The function.
 #[derive(Debug)]
-struct PatternFunction {
-    triples: LogicalPlan,
-}
+struct PatternFunction;
 
-/// Registers the function; the view `triples` is there already.
-pub(super) async fn register(context: &SessionContext) -> Result<()> {
-    let triples = context.table("triples").await?.into_unoptimized_plan();
-    context.register_udtf(PATTERN, Arc::new(PatternFunction { triples }));
-    Ok(())
+/// Registers the function.
+pub(super) fn register(context: &SessionContext) {
+    context.register_udtf(PATTERN, Arc::new(PatternFunction));
 }
 
 impl TableFunctionImpl for PatternFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let usage = || plan_datafusion_err!("{PATTERN} takes a subject, a relation and an object; NULL is any");
         let [subject, relation, object] = args.exprs() else { return Err(usage()) };
-        let mut plan = LogicalPlanBuilder::from(self.triples.clone());
+        let mut plan = LogicalPlanBuilder::from(lazy::plan(args.session(), views::TRIPLES)?);
         let parts = [(Indexed::Subject, subject), (Indexed::Relation, relation), (Indexed::Object, object)];
         for (column, argument) in parts {
             if let Some(text) = part(argument).ok_or_else(usage)? {

@@ -1,6 +1,5 @@
 //! What the lake is made of: `segments`, `sources` and `indexes`, read when they are asked for.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
@@ -13,10 +12,8 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use gristmill_engine::index::fulltext::FULLTEXT_FILE;
-use gristmill_engine::index::hexastore::HEXASTORE_FILE;
+use gristmill_engine::index::sidecar_states;
 use gristmill_engine::lake::{Lake, Ledger, Progress};
-use gristmill_engine::segment::{ADDRESSES_FILE, SIDECARS};
 
 use super::external;
 
@@ -34,7 +31,7 @@ enum Kind {
     Segments,
     /// A source that was taken in, and how far.
     Sources,
-    /// A sidecar that a segment should have, and whether it is there.
+    /// A sidecar that a segment has or should have, and its condition: `fresh`, `missing`, `damaged` or `stale`.
     Indexes,
 }
 
@@ -94,26 +91,13 @@ async fn sources(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> 
     ])
 }
 
-/// The sidecars that each segment should have.
-const EXPECTED: [&str; 3] = [ADDRESSES_FILE, HEXASTORE_FILE, FULLTEXT_FILE];
-
 async fn indexes(lake: &Lake) -> gristmill_engine::error::Result<Vec<ArrayRef>> {
-    let listed = lake.location().list(SIDECARS).await?;
-    let sizes: HashMap<String, u64> = listed.into_iter().map(|file| (file.location.to_string(), file.size)).collect();
-    let mut rows = Vec::new();
-    for segment in lake.segments()? {
-        for index in EXPECTED {
-            let size = sizes.get(segment.id.sidecar(index).as_ref()).copied();
-            rows.push((segment.id.as_str().to_owned(), index, size));
-        }
-    }
+    let states = sidecar_states(lake).await?;
     Ok(vec![
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|(segment, _, _)| segment))),
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|(_, index, _)| index))),
-        Arc::new(StringArray::from_iter_values(
-            rows.iter().map(|(_, _, size)| if size.is_some() { "present" } else { "missing" }),
-        )),
-        Arc::new(Int64Array::from_iter(rows.iter().map(|(_, _, size)| size.map(|size| size as i64)))),
+        Arc::new(StringArray::from_iter_values(states.iter().map(|state| &state.segment))),
+        Arc::new(StringArray::from_iter_values(states.iter().map(|state| &state.index))),
+        Arc::new(StringArray::from_iter_values(states.iter().map(|state| state.condition.name()))),
+        Arc::new(Int64Array::from_iter(states.iter().map(|state| state.bytes.map(|bytes| bytes as i64)))),
     ])
 }
 

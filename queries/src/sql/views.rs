@@ -3,36 +3,23 @@
 //! | view | one row is |
 //! |---|---|
 //! | `beliefs` … `consents` | a grain of that type, with just the columns that it can fill |
-//! | `supersessions` | one grain taking another's place, from `state` and from the grains that say so themselves |
-//! | `lifecycle` | the fold of a grain's lifecycle events |
-//! | `current` | a grain that is neither superseded, expired, contradicted nor retracted |
 //! | `triples` | subject, relation and object of a grain that states all three |
 //! | `consent_state` | the newest word on a (subject, grantee, scope), and whether it is in force now |
 //!
-//! What a blob says of its own lifecycle isn't trusted: only events are folded.
+//! Those about a grain's lifecycle are in `lifecycle`.
 
-use datafusion::common::Result;
-use datafusion::prelude::SessionContext;
 use gristmill_schemas::columns::{GRAINS, IdentityColumn, column_of};
 use gristmill_schemas::grain::{Field, GrainType};
 
+use super::lazy::View;
+use super::lifecycle;
 use crate::cal::TypeName;
 
-/// Registers all views.
-pub(super) async fn register(context: &SessionContext) -> Result<()> {
-    for grain_type in GrainType::ALL {
-        create(context, grain_type.plural(), &of_type(grain_type)).await?;
-    }
-    create(context, "supersessions", SUPERSESSIONS).await?;
-    create(context, "lifecycle", &folded(None)).await?;
-    create(context, "current", &current("lifecycle", None)).await?;
-    create(context, "triples", TRIPLES).await?;
-    create(context, "consent_state", CONSENT_STATE).await
-}
-
-/// Registers one view.
-pub(super) async fn create(context: &SessionContext, name: &str, query: &str) -> Result<()> {
-    context.sql(&format!("CREATE VIEW {name} AS {query}")).await.map(drop)
+/// The views.
+pub(super) fn views() -> impl Iterator<Item = View> {
+    let of_types = GrainType::ALL.into_iter().map(|grain_type| (grain_type.plural(), of_type(grain_type)));
+    let others = [("triples", TRIPLES.to_owned()), ("consent_state", CONSENT_STATE.to_owned())];
+    of_types.chain(lifecycle::views()).chain(others)
 }
 
 fn of_type(grain_type: GrainType) -> String {
@@ -42,46 +29,8 @@ fn of_type(grain_type: GrainType) -> String {
     format!("SELECT {} FROM {GRAINS} WHERE type_byte = {}", columns.join(", "), grain_type as u8)
 }
 
-const SUPERSESSIONS: &str = "
-    SELECT content_address, value AS superseded_by, at FROM state WHERE event = 'superseded' AND value IS NOT NULL
-    UNION ALL
-    SELECT old AS content_address, new AS superseded_by, made AS at
-    FROM (SELECT unnest(supersedes) AS old, content_address AS new, created_at AS made FROM grains
-          WHERE supersedes IS NOT NULL)";
-
-/// The fold of all events, or of those up to `until` (an SQL expression).
-pub(super) fn folded(until: Option<&str>) -> String {
-    let seen = until.map(|until| format!("WHERE at <= {until}")).unwrap_or_default();
-    format!(
-        "SELECT content_address,
-                first_value(value ORDER BY at) FILTER (WHERE event = 'superseded') AS superseded_by,
-                min(at) FILTER (WHERE event IN ('superseded', 'expired')) AS system_valid_to,
-                coalesce(last_value(value ORDER BY at) FILTER (WHERE event = 'contradicted') = 'true', false) AS contradicted,
-                last_value(value ORDER BY at) FILTER (WHERE event = 'verification') AS verification_status,
-                max(arrow_cast(value, 'Int64')) FILTER (WHERE event = 'accessed') AS access_count,
-                max(at) FILTER (WHERE event = 'accessed') AS last_accessed_at
-         FROM (SELECT content_address, event, value, at FROM state
-               UNION ALL
-               SELECT old AS content_address, 'superseded' AS event, new AS value, made AS at
-               FROM (SELECT unnest(supersedes) AS old, content_address AS new, created_at AS made FROM grains
-                     WHERE supersedes IS NOT NULL))
-         {seen}
-         GROUP BY content_address"
-    )
-}
-
-/// The grains that `lifecycle` (a relation) doesn't close, or those of them that were made up to `until`.
-pub(super) fn current(lifecycle: &str, until: Option<&str>) -> String {
-    let made = until.map(|until| format!("WHERE g.created_at <= {until}")).unwrap_or_default();
-    format!(
-        "SELECT g.* FROM grains g LEFT ANTI JOIN
-             (SELECT content_address FROM {lifecycle}
-              WHERE system_valid_to IS NOT NULL OR contradicted OR verification_status = 'retracted') AS closed
-         ON g.content_address = closed.content_address {made}"
-    )
-}
-
-const TRIPLES: &str = "
+/// The query of `triples`.
+pub(super) const TRIPLES: &str = "
     SELECT subject, relation, object, content_address AS address, type, namespace, created_at FROM grains
     WHERE subject IS NOT NULL AND relation IS NOT NULL AND object IS NOT NULL";
 

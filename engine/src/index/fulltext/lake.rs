@@ -14,6 +14,7 @@ use super::pack::SegmentText;
 use super::query::{Part, Phrase, SearchTerms, TextQuery};
 use super::text_field;
 use super::tokenizer::tokenizers;
+use crate::text::Statistics;
 
 /// Words that a beginning or a near word stands for at most; the most frequent ones are taken.
 const EXPANSIONS: usize = 128;
@@ -116,6 +117,21 @@ impl LakeText {
             }
         }
         Ok(rows)
+    }
+
+    /// What is known of `words` in all grains.
+    ///
+    /// # Errors
+    /// What tantivy says of the files.
+    pub fn statistics(&self, words: &[String]) -> tantivy::Result<Statistics> {
+        let mut statistics = Statistics { documents: self.len(), ..Statistics::new(words.len()) };
+        for reader in self.searcher.segment_readers() {
+            statistics.words += reader.inverted_index(text_field())?.total_num_tokens();
+        }
+        for (word, containing) in words.iter().zip(&mut statistics.containing) {
+            *containing = self.searcher.doc_freq(&Term::from_field_text(text_field(), word))?;
+        }
+        Ok(statistics)
     }
 
     /// How many grains the index has.

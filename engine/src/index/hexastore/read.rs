@@ -117,6 +117,23 @@ impl Hexastore {
         rows
     }
 
+    /// The statements of the rows of [`Hexastore::rows_with`], each with its row, in no order; a part that isn't stated is
+    /// `None`. A row is there once.
+    pub fn statements_with(&self, pattern: &Pattern<'_>) -> impl Iterator<Item = (u32, [Option<&str>; 3])> {
+        let order = Order::of(pattern);
+        [&self.triples, &self.partial].into_iter().flat_map(move |store| {
+            let blocks = self.blocks(store, order);
+            self.places(store, order, pattern).map(move |place| {
+                let entry = blocks.get(place).unwrap_or_default();
+                let mut parts = [None; 3];
+                for (role, number) in order.roles().into_iter().zip(entry) {
+                    parts[role as usize] = ((number as usize) < self.terms).then(|| self.term(number));
+                }
+                (entry[3], parts)
+            })
+        })
+    }
+
     /// How many rows [`Hexastore::rows_with`] has. O(log n).
     pub fn count_with(&self, pattern: &Pattern<'_>) -> usize {
         let order = Order::of(pattern);

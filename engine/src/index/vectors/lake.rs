@@ -289,7 +289,7 @@ impl LakeVectors {
 }
 
 /// The names of each segment's files of vectors.
-async fn files_of(lake: &Lake) -> Result<HashMap<SegmentId, Vec<String>>> {
+pub(crate) async fn files_of(lake: &Lake) -> Result<HashMap<SegmentId, Vec<String>>> {
     let mut files: HashMap<SegmentId, Vec<String>> = HashMap::new();
     let segments = lake.segments()?;
     for file in lake.location().list(SIDECARS).await? {

@@ -35,6 +35,7 @@ mod read;
 mod tests;
 
 pub use build::VectorBuilder;
+pub(crate) use lake::files_of;
 pub use lake::{LakeVectors, VectorHit, VectorReport, VectorSource, index_vectors};
 pub use metric::Metric;
 pub use read::{DamagedVectors, Near, VectorIndex};

@@ -1,0 +1,141 @@
+//! What is asked of nearly every row that an index finds, held in memory, so that a look-up needn't open the segment: its
+//! address, type, encoding and namespace.
+//!
+//! Pages of a segment hold thousands of rows, and a look-up wants one here and one there: decompressing pages for two bytes of
+//! each would cost more than all the rest. The columns are read once for a segment (they compress to almost nothing), and take
+//! [`ROW_BYTES`] a row.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch, StringArray};
+use arrow::datatypes::Int16Type;
+use gristmill_connectors::source::SourceBytes;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::Field;
+
+use crate::segment::{AddressIndex, SegmentReader};
+
+/// Bytes that a row takes.
+pub const ROW_BYTES: u64 = 8;
+
+/// Different encodings and namespaces of one segment at most.
+const NAMES: usize = u16::MAX as usize;
+
+const BATCH_ROWS: usize = 65_536;
+
+/// The facts of the rows of one segment.
+#[derive(Debug)]
+pub struct RowFacts {
+    addresses: Arc<AddressIndex>,
+    /// The place of each row among the addresses.
+    places: Vec<u32>,
+    type_bytes: Vec<u8>,
+    encodings: Names<u8>,
+    namespaces: Names<u16>,
+}
+
+/// Texts that repeat: for each row the place of its text, counted from 1; 0 for none.
+#[derive(Debug, Default)]
+struct Names<N> {
+    of: Vec<N>,
+    names: Vec<String>,
+}
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+impl RowFacts {
+    /// Reads the facts of the rows of the segment in `bytes`, whose addresses are `addresses`.
+    ///
+    /// # Errors
+    /// If the segment can't be read, has other rows, or too many different names.
+    pub fn read(bytes: SourceBytes, addresses: Arc<AddressIndex>) -> Result<RowFacts, Fault> {
+        let reader = SegmentReader::open(bytes)?;
+        let places = addresses.places();
+        if places.len() as u64 != reader.rows() {
+            return Err("the addresses are those of another segment".into());
+        }
+        let mut facts = RowFacts {
+            addresses,
+            type_bytes: Vec::with_capacity(places.len()),
+            places,
+            encodings: Names::default(),
+            namespaces: Names::default(),
+        };
+        let columns = [IdentityColumn::TypeByte.name(), IdentityColumn::Encoding.name(), Field::Namespace.name()];
+        let (mut encodings, mut namespaces) = (HashMap::new(), HashMap::new());
+        for batch in reader.read(0..reader.row_groups(), Some(&columns), BATCH_ROWS)? {
+            facts.add(&batch?, &mut encodings, &mut namespaces)?;
+        }
+        match facts.type_bytes.len() == facts.places.len() {
+            true => Ok(facts),
+            false => Err("rows are missing".into()),
+        }
+    }
+
+    fn add(
+        &mut self,
+        batch: &RecordBatch,
+        encodings: &mut HashMap<String, u8>,
+        namespaces: &mut HashMap<String, u16>,
+    ) -> Result<(), Fault> {
+        let column = |name: &str| batch.column_by_name(name).ok_or("a column is missing");
+        let types = column(IdentityColumn::TypeByte.name())?.as_primitive_opt::<Int16Type>().ok_or("no type bytes")?;
+        for row in 0..types.len() {
+            self.type_bytes.push(u8::try_from(types.value(row))?);
+        }
+        let texts = |name: &str| column(name)?.as_string_opt::<i32>().ok_or("a column isn't text");
+        self.encodings.add(texts(IdentityColumn::Encoding.name())?, encodings)?;
+        self.namespaces.add(texts(Field::Namespace.name())?, namespaces)
+    }
+
+    /// The address of `row`.
+    pub fn address(&self, row: u32) -> Option<ContentAddress> {
+        self.addresses.address_at(*self.places.get(row as usize)?)
+    }
+
+    /// The type byte of `row`.
+    pub fn type_byte(&self, row: u32) -> Option<u8> {
+        self.type_bytes.get(row as usize).copied()
+    }
+
+    /// The encoding of `row`, if it has one.
+    pub fn encoding(&self, row: u32) -> Option<&str> {
+        self.encodings.get(row)
+    }
+
+    /// The namespace of `row`, if it has one.
+    pub fn namespace(&self, row: u32) -> Option<&str> {
+        self.namespaces.get(row)
+    }
+}
+
+impl<N: Copy + Default + TryFrom<usize> + Into<u16>> Names<N> {
+    fn add(&mut self, column: &StringArray, known: &mut HashMap<String, N>) -> Result<(), Fault> {
+        for text in column {
+            let number = match text {
+                None => N::default(),
+                Some(text) => match known.get(text) {
+                    Some(number) => *number,
+                    None => self.name(text, known)?,
+                },
+            };
+            self.of.push(number);
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, text: &str, known: &mut HashMap<String, N>) -> Result<N, Fault> {
+        self.names.push(text.to_owned());
+        let number = N::try_from(self.names.len()).ok().filter(|_| self.names.len() <= NAMES);
+        let number = number.ok_or("there are too many different names")?;
+        known.insert(text.to_owned(), number);
+        Ok(number)
+    }
+
+    fn get(&self, row: u32) -> Option<&str> {
+        let number: u16 = (*self.of.get(row as usize)?).into();
+        self.names.get(usize::from(number).checked_sub(1)?).map(String::as_str)
+    }
+}

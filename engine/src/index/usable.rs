@@ -1,0 +1,56 @@
+//! The full text of those segments of a lake whose index can be used, for askers who read the others themselves.
+
+use std::sync::Arc;
+
+use super::fulltext::{LakeText, SegmentText, TextQuery};
+use crate::text::{Statistics, Terms};
+
+/// The full text of some of the segments that were asked for.
+#[derive(Debug)]
+pub struct UsableText {
+    text: Arc<LakeText>,
+    /// For each segment that was asked for, whether its index can be used.
+    covered: Vec<bool>,
+}
+
+impl UsableText {
+    /// The indexes `texts`, of which some can't be used.
+    ///
+    /// # Errors
+    /// What tantivy says of the files.
+    pub fn new(texts: &[Option<Arc<SegmentText>>]) -> tantivy::Result<UsableText> {
+        let usable: Vec<Arc<SegmentText>> = texts.iter().flatten().cloned().collect();
+        let text = Arc::new(LakeText::new(&usable)?);
+        Ok(UsableText { text, covered: texts.iter().map(Option::is_some).collect() })
+    }
+
+    /// The text of all segments; `None` if some of them can't be used.
+    pub fn whole(&self) -> Option<&Arc<LakeText>> {
+        self.covered.iter().all(|covered| *covered).then_some(&self.text)
+    }
+
+    /// For each segment that was asked for, whether its index can be used.
+    pub fn covered(&self) -> &[bool] {
+        &self.covered
+    }
+
+    /// What the usable indexes know of the words of a search: exactly what counting the words of their grains would say.
+    /// Looks up each word in each piece of the index.
+    ///
+    /// # Errors
+    /// What tantivy says of the files.
+    pub fn statistics(&self, terms: &Terms) -> tantivy::Result<Statistics> {
+        self.text.statistics(terms.words())
+    }
+
+    /// The rows of each segment that have all words of a search, ascending; `None` for one whose index can't be used.
+    ///
+    /// # Errors
+    /// What tantivy says of the files.
+    pub fn rows_with(&self, terms: &Terms) -> tantivy::Result<Vec<Option<Vec<u32>>>> {
+        let usable = self.covered.iter().filter(|covered| **covered).count();
+        let query = TextQuery::all_of(terms.words().iter().cloned());
+        let mut rows = self.text.rows(&query, usable)?.into_iter();
+        Ok(self.covered.iter().map(|covered| covered.then(|| rows.next().unwrap_or_default())).collect())
+    }
+}

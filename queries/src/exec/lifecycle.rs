@@ -1,0 +1,179 @@
+//! What became of grains, held in memory: the rows of the fold of `state` (`sql::lifecycle`) that say something, by address.
+//!
+//! It is read once for a version of the lake. A lake with more such rows than [`MOST`] is asked by joins instead.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, UInt64Type};
+use datafusion::common::internal_err;
+use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, col, create_udf};
+use datafusion::prelude::{DataFrame, SessionContext};
+use futures::StreamExt;
+use gristmill_schemas::address::ContentAddress;
+use tokio::sync::OnceCell;
+
+use super::columns::ADDRESS;
+use super::error::Result;
+use crate::sql::lifecycle::folded;
+
+/// Grains that are held at most; each takes about 100 bytes.
+const MOST: usize = 2_000_000;
+
+/// What became of one grain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Fate {
+    /// It was superseded or it expired.
+    ended: bool,
+    /// What took its place, if that is the address of a grain.
+    pub(super) successor: Option<ContentAddress>,
+    /// It was found to be contradicted.
+    pub(super) contradicted: bool,
+    /// The place of the verification status among all that there are.
+    verification: Option<u32>,
+}
+
+/// What became of the grains of a lake.
+#[derive(Debug, Default)]
+pub(super) struct Fates {
+    of: HashMap<ContentAddress, Fate>,
+    /// The verification statuses.
+    statuses: Vec<String>,
+}
+
+/// What a context keeps of the fates of its grains: nothing yet, all of them, or that there are too many.
+#[derive(Debug, Default)]
+pub(crate) struct FateCache(OnceCell<Option<Arc<Fates>>>);
+
+impl FateCache {
+    /// The fates of the grains of `context`; `None` if there are too many to hold.
+    pub(super) async fn get(&self, context: &SessionContext) -> Result<Option<Arc<Fates>>> {
+        let read = || async { Ok::<_, super::ExecutionError>(read(context).await?.map(Arc::new)) };
+        Ok(self.0.get_or_try_init(read).await?.clone())
+    }
+}
+
+/// Everything that says something, if it isn't too much.
+async fn read(context: &SessionContext) -> Result<Option<Fates>> {
+    if events(context).await? > MOST as u64 {
+        return Ok(None);
+    }
+    Fates::of_rows(fold(context).await?).await.map(Some)
+}
+
+/// The fold as CAL needs it: `content_address`, `superseded_by`, `ended`, `contradicted`, `verification_status`.
+pub(super) async fn fold(context: &SessionContext) -> Result<DataFrame> {
+    let query = format!(
+        "SELECT content_address, superseded_by, system_valid_to IS NOT NULL AS ended, contradicted, verification_status
+         FROM ({})",
+        folded(None)
+    );
+    Ok(context.sql(&query).await?)
+}
+
+/// How many events there are, at least.
+async fn events(context: &SessionContext) -> Result<u64> {
+    let query = "SELECT (SELECT count(*) FROM state) + (SELECT count(*) FROM grains WHERE supersedes IS NOT NULL)";
+    let counted = context.sql(query).await?.collect().await?;
+    let count = counted.first().map(|batch| cast(batch.column(0), &DataType::UInt64)).transpose()?;
+    Ok(count.map_or(0, |count| count.as_primitive::<UInt64Type>().value(0)))
+}
+
+impl Fates {
+    /// The fates that the rows of a [`fold`] tell.
+    pub(super) async fn of_rows(fold: DataFrame) -> Result<Fates> {
+        let mut fates = Fates::default();
+        let mut places: HashMap<String, u32> = HashMap::new();
+        let mut rows = fold.execute_stream().await?;
+        while let Some(batch) = rows.next().await {
+            fates.add(&batch?, &mut places)?;
+        }
+        fates.statuses = vec![String::new(); places.len()];
+        for (status, place) in places {
+            if let Some(own) = fates.statuses.get_mut(place as usize) {
+                *own = status;
+            }
+        }
+        Ok(fates)
+    }
+
+    fn add(&mut self, batch: &RecordBatch, places: &mut HashMap<String, u32>) -> Result<()> {
+        let text = |column: usize| cast(batch.column(column), &DataType::Utf8);
+        let texts = [text(0)?, text(1)?, text(4)?];
+        let [addresses, successors, statuses] = texts.each_ref().map(|column| column.as_string::<i32>());
+        let [ended, contradicted] = [2, 3].map(|column| batch.column(column).as_boolean());
+        for (row, address) in addresses.iter().enumerate() {
+            // Whoever speaks of something that is no address speaks of no grain.
+            let Some(Ok(address)) = address.map(str::parse::<ContentAddress>) else { continue };
+            let status = statuses.is_valid(row).then(|| {
+                let next = places.len() as u32;
+                *places.entry(statuses.value(row).to_owned()).or_insert(next)
+            });
+            let fate = Fate {
+                ended: ended.value(row),
+                successor: successors.is_valid(row).then(|| successors.value(row).parse().ok()).flatten(),
+                contradicted: contradicted.value(row),
+                verification: status,
+            };
+            self.of.insert(address, fate);
+        }
+        Ok(())
+    }
+
+    /// True if nothing is said of any grain.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// What became of `address`; the default for a grain of which nothing is said.
+    pub(super) fn of(&self, address: &str) -> Fate {
+        // Most lakes say nothing of most grains, and an address is long to read.
+        if self.is_empty() {
+            return Fate::default();
+        }
+        address.parse().ok().and_then(|address| self.of.get(&address).copied()).unwrap_or_default()
+    }
+
+    /// The verification status that `fate` says.
+    pub(super) fn verification(&self, fate: Fate) -> Option<&str> {
+        self.statuses.get(fate.verification? as usize).map(String::as_str)
+    }
+}
+
+/// Whether the grain of a row was superseded or expired.
+pub(super) fn is_superseded(fates: Arc<Fates>) -> Expr {
+    told("is_superseded", DataType::Boolean, move |addresses| {
+        Arc::new(addresses.iter().map(|address| Some(fates.of(address?).ended)).collect::<BooleanArray>())
+    })
+}
+
+/// Whether the grain of a row was contradicted.
+pub(super) fn is_contradicted(fates: Arc<Fates>) -> Expr {
+    told("is_contradicted", DataType::Boolean, move |addresses| {
+        Arc::new(addresses.iter().map(|address| Some(fates.of(address?).contradicted)).collect::<BooleanArray>())
+    })
+}
+
+/// The verification status of the grain of a row.
+pub(super) fn verification_status(fates: Arc<Fates>) -> Expr {
+    told("verification_status", DataType::Utf8, move |addresses| {
+        Arc::new(addresses.iter().map(|address| fates.verification(fates.of(address?))).collect::<StringArray>())
+    })
+}
+
+/// A function of the address of a row.
+fn told(
+    name: &'static str,
+    answers: DataType,
+    tell: impl Fn(&StringArray) -> ArrayRef + Send + Sync + 'static,
+) -> Expr {
+    let call = move |arguments: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let [addresses] = arrays.as_slice() else { return internal_err!("{name} takes one address") };
+        Ok(ColumnarValue::Array(tell(cast(addresses, &DataType::Utf8)?.as_string::<i32>())))
+    };
+    let function = create_udf(name, vec![DataType::Utf8], answers, Volatility::Immutable, Arc::new(call));
+    function.call(vec![col(ADDRESS)])
+}

@@ -1,0 +1,203 @@
+//! Scans that indexes answer alone: the rows are known, and so is all that is asked of them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int16Builder, RecordBatch, RecordBatchOptions, StringBuilder};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use gristmill_engine::index::hexastore::{Hexastore, Pattern};
+use gristmill_engine::index::{RowFacts, Sidecars};
+use gristmill_engine::lake::{LakeLocation, Segment};
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::Field;
+
+use super::conditions::{Conditions, Indexed};
+use super::index_scan::{Rows, combinations};
+
+/// Rows that are answered so at most; of more the segments are read, batch by batch.
+const MOST: usize = 100_000;
+
+/// A column that indexes know.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    Address,
+    TypeByte,
+    Encoding,
+    Namespace,
+    /// The parts of the statement, by their places.
+    Part(usize),
+}
+
+impl Known {
+    fn named(name: &str) -> Option<Known> {
+        let parts = [Indexed::Subject, Indexed::Relation, Indexed::Object];
+        match name {
+            _ if name == IdentityColumn::ContentAddress.name() => Some(Known::Address),
+            _ if name == IdentityColumn::TypeByte.name() => Some(Known::TypeByte),
+            _ if name == IdentityColumn::Encoding.name() => Some(Known::Encoding),
+            _ if name == Field::Namespace.name() => Some(Known::Namespace),
+            _ => parts.iter().position(|part| part.name() == name).map(Known::Part),
+        }
+    }
+}
+
+/// The rows `chosen` with the columns of `schema`; `None` if the indexes don't know all of it.
+pub(super) async fn covered(
+    sidecars: &Sidecars,
+    location: &LakeLocation,
+    segments: &[Segment],
+    conditions: &Conditions,
+    chosen: &[Rows],
+    schema: &SchemaRef,
+) -> Option<RecordBatch> {
+    let columns: Vec<Known> = schema.fields().iter().map(|field| Known::named(field.name())).collect::<Option<_>>()?;
+    let rows: Vec<&[u32]> = chosen.iter().map(Rows::few).collect::<Option<_>>()?;
+    if rows.iter().map(|rows| rows.len()).sum::<usize>() > MOST {
+        return None;
+    }
+    let states = columns.iter().any(|column| matches!(column, Known::Part(_)));
+    let patterns = match states {
+        true => Some(combinations(conditions).filter(|_| !conditions.leaves_statements_open())?),
+        false => None,
+    };
+    let mut columns: Vec<(Known, Cells)> = columns.into_iter().map(|column| (column, Cells::of(column))).collect();
+    let facts = sidecars.facts(location, segments).await?;
+    for ((segment, rows), facts) in segments.iter().zip(rows).zip(facts.iter()) {
+        let stated = match &patterns {
+            Some(patterns) if !rows.is_empty() => {
+                Some((sidecars.hexastore(location, segment).await?, patterns.as_slice()))
+            }
+            _ => None,
+        };
+        append(&mut columns, rows, facts, stated.as_ref().map(|(store, patterns)| (&**store, *patterns)))?;
+    }
+    let count = chosen.iter().filter_map(Rows::few).map(<[u32]>::len).sum();
+    let arrays = columns.into_iter().map(|(_, cells)| cells.finish()).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).ok()
+}
+
+/// Appends the cells of `rows` of one segment; `None` if one isn't known.
+fn append(
+    columns: &mut [(Known, Cells)],
+    rows: &[u32],
+    facts: &RowFacts,
+    stated: Option<(&Hexastore, &[[Option<String>; 3]])>,
+) -> Option<()> {
+    let mut statements: HashMap<u32, [Option<&str>; 3]> = HashMap::new();
+    if let Some((store, patterns)) = stated {
+        for parts in patterns {
+            let pattern = Pattern::from(parts.each_ref().map(Option::as_deref));
+            statements.extend(store.statements_with(&pattern));
+        }
+    }
+    let mut hex = [0; 64];
+    for row in rows {
+        for (column, cells) in columns.iter_mut() {
+            match column {
+                Known::Address => cells.text(Some(facts.address(*row)?.write_hex(&mut hex))),
+                Known::TypeByte => cells.number(facts.type_byte(*row)?),
+                Known::Encoding => cells.text(facts.encoding(*row)),
+                Known::Namespace => cells.text(facts.namespace(*row)),
+                Known::Part(part) => cells.text(*statements.get(row)?.get(*part)?),
+            }
+        }
+    }
+    Some(())
+}
+
+/// A column that is being made.
+enum Cells {
+    Texts(StringBuilder),
+    Numbers(Int16Builder),
+}
+
+impl Cells {
+    fn of(column: Known) -> Cells {
+        match column {
+            Known::TypeByte => Cells::Numbers(Int16Builder::new()),
+            _ => Cells::Texts(StringBuilder::new()),
+        }
+    }
+
+    fn text(&mut self, text: Option<&str>) {
+        if let Cells::Texts(texts) = self {
+            texts.append_option(text);
+        }
+    }
+
+    fn number(&mut self, number: u8) {
+        if let Cells::Numbers(numbers) = self {
+            numbers.append_value(i16::from(number));
+        }
+    }
+
+    fn finish(self) -> ArrayRef {
+        match self {
+            Cells::Texts(mut texts) => Arc::new(texts.finish()),
+            Cells::Numbers(mut numbers) => Arc::new(numbers.finish()),
+        }
+    }
+}
+
+/// A scan whose rows came from indexes, which says so in EXPLAIN.
+#[derive(Debug)]
+pub(super) struct CoveredScan {
+    rows: Arc<dyn ExecutionPlan>,
+    pub(super) note: String,
+}
+
+impl CoveredScan {
+    /// A scan that yields `rows`.
+    pub(super) fn new(rows: RecordBatch, note: String) -> Result<CoveredScan> {
+        let schema = rows.schema();
+        Ok(CoveredScan { rows: MemorySourceConfig::try_new_exec(&[vec![rows]], schema, None)?, note })
+    }
+}
+
+impl DisplayAs for CoveredScan {
+    fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "CoveredScan: {}; no segment is read", self.note)
+    }
+}
+
+impl ExecutionPlan for CoveredScan {
+    fn name(&self) -> &str {
+        "CoveredScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.rows.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.rows.execute(partition, context)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.rows.metrics()
+    }
+}
