@@ -46,13 +46,13 @@ pub fn run(context: &Context, arguments: Generate) -> Result<Outcome, Failure> {
             }
             next_block += missing;
         }
-        let rest = held.grains.split_off(wanted);
+        let rest = held.split_off(wanted);
         let path = arguments.out.join(file_name(arguments.kind, written.files));
         written.bytes += write_file(&path, arguments.kind, &held)
             .map_err(|error| Failure::environment(&format!("can't write `{}`", path.display()), &error))?;
         written.files += 1;
         written.grains += wanted as u64;
-        held = Block { grains: rest, states: Vec::new() };
+        held = rest;
     }
     printer.record(&written)?;
     Ok(Outcome::Done)

@@ -16,6 +16,8 @@ mod people;
 mod scenes;
 mod words;
 
+use std::collections::HashSet;
+
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::IndexState;
 use gristmill_schemas::error::GrainError;
@@ -45,6 +47,21 @@ pub struct Block {
     pub grains: Vec<EncodedGrain>,
     /// The index-layer state of those that aren't in their first state any more.
     pub states: Vec<(ContentAddress, IndexState)>,
+}
+
+impl Block {
+    /// Keeps the first `at` grains and answers the others. State goes with the later of the grains that it names, so that no
+    /// part tells of a grain that only a part behind it has.
+    pub fn split_off(&mut self, at: usize) -> Block {
+        let grains = self.grains.split_off(at.min(self.grains.len()));
+        let later: HashSet<ContentAddress> = grains.iter().map(|grain| grain.address).collect();
+        let names_later = |(address, state): &(ContentAddress, IndexState)| {
+            later.contains(address) || state.superseded_by.is_some_and(|successor| later.contains(&successor))
+        };
+        let (states, own) = std::mem::take(&mut self.states).into_iter().partition(names_later);
+        self.states = own;
+        Block { grains, states }
+    }
 }
 
 impl Corpus {
@@ -91,6 +108,20 @@ mod tests {
         let bytes: usize = block.grains.iter().map(|grain| grain.blob.len()).sum();
         let average = bytes / block.grains.len();
         assert!((400..600).contains(&average), "{average} bytes a grain");
+    }
+
+    #[test]
+    fn a_part_of_a_block_tells_only_of_grains_that_came_by_then() {
+        let mut block = Corpus { seed: 7, people: 1_000 }.block(0).unwrap();
+        let states = block.states.len();
+        let rest = block.split_off(700);
+        let first: HashSet<_> = block.grains.iter().map(|grain| grain.address).collect();
+        let told = |(address, state): &(ContentAddress, IndexState)| {
+            first.contains(address) && state.superseded_by.is_none_or(|successor| first.contains(&successor))
+        };
+        assert!(!block.states.is_empty() && block.states.iter().all(told));
+        assert_eq!(block.states.len() + rest.states.len(), states);
+        assert!(!rest.states.iter().any(told));
     }
 
     #[test]
