@@ -24,6 +24,19 @@
 //!
 //! What doesn't live here: query languages (queries), the meaning of bytes (schemas), where bytes come from (connectors).
 
+// Input never ends the program: what can fail answers an error.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::todo,
+        clippy::unimplemented
+    )
+)]
+
 pub mod apply;
 pub mod compact;
 mod crew;

@@ -8,6 +8,19 @@
 //! | [`render`] | how do grains look to a language model or a person? |
 //! | [`sql`] | what are the lake's tables, views and functions in SQL? |
 
+// Input never ends the program: what can fail answers an error.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::todo,
+        clippy::unimplemented
+    )
+)]
+
 pub mod cal;
 pub mod exec;
 pub mod packs;

@@ -12,6 +12,19 @@
 //! Section numbers (§) are those of the Open Memory Specification 1.3, in [`cmf`] those of its own specification, in
 //! [`message`] those of the canonical message format 1.1.
 
+// Input never ends the program: what can fail answers an error.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::todo,
+        clippy::unimplemented
+    )
+)]
+
 pub mod address;
 pub mod cmf;
 pub mod columns;

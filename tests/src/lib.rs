@@ -1,4 +1,4 @@
-//! What the tests of the public surface share: the conformance runner, the binary, small lakes, the data sets, the places of
+//! What the tests of the public surface share: the conformance runner, the binary and its killing, small lakes, the data sets, the places of
 //! the case files.
 
 pub mod binary;
@@ -6,6 +6,7 @@ pub mod conformance;
 pub mod datasets;
 pub mod fixture;
 pub mod grains;
+pub mod kill;
 pub mod lake;
 pub mod paths;
 pub mod sqllogic;

@@ -1,17 +1,15 @@
 //! Erasure at the command line, and what is left when it is killed.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gristmill_tests::binary;
+use gristmill_tests::kill::{copy_folder, kill_after, kills, share};
 use gristmill_tests::paths::workspace;
 use serde_json::Value;
 
 const PASSPHRASE: &str = "a passphrase for tests";
-
-/// Runs of the test that kills; more with the environment variable `GRISTMILL_KILLS`.
-const KILLS: u32 = 20;
 
 struct Lab {
     folder: tempfile::TempDir,
@@ -152,7 +150,6 @@ fn check_with_another_implementation(lab: &Lab, address: &str, erased: &Value) {
 
 #[test]
 fn a_killed_erasure_is_finished_by_the_next_run_and_nobody_else_is_lost() {
-    let kills = std::env::var("GRISTMILL_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(KILLS);
     let lab = Lab::new(4_000);
     let user = lab.somebody();
     let arguments = ["erase", "--user", &user, "--execute", "--exclusive", "--quiet", "--format", "json"];
@@ -160,22 +157,17 @@ fn a_killed_erasure_is_finished_by_the_next_run_and_nobody_else_is_lost() {
     let selected = plan["selected"]["grains"].as_u64().unwrap();
     let all = lab.addresses("true");
     let pristine = lab.path("pristine");
-    copy(&lab.path("lake"), &pristine);
+    copy_folder(&lab.path("lake"), &pristine).unwrap();
     let started = Instant::now();
     assert_eq!(lab.run(&arguments).0, 0);
     let whole = started.elapsed();
     let kept = lab.addresses("true");
     assert_eq!(all.len() - kept.len(), selected as usize);
-    for kill in 0..kills {
+    for kill in 0..kills() {
         std::fs::remove_dir_all(lab.path("lake")).unwrap();
-        copy(&pristine, &lab.path("lake"));
-        // Spread over the whole run.
-        let mut child = lab.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let after = whole.mul_f64(f64::from(kill + 1) / f64::from(kills + 1));
-        std::thread::sleep(after.max(Duration::from_millis(1)));
-        // One that has ended already can't be killed.
-        let _ = child.kill();
-        child.wait().unwrap();
+        copy_folder(&pristine, &lab.path("lake")).unwrap();
+        let child = lab.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        kill_after(child, whole.mul_f64(share(kill))).unwrap();
         let left = lab.addresses("true");
         assert!(left == all || left == kept, "kill {kill}: all or nothing, {} are left", left.len());
         let (code, erased) = lab.run(&arguments);
@@ -203,16 +195,4 @@ fn certified(lab: &Lab) -> u64 {
         found["certificate"]["scope"]["grains"].as_u64().unwrap()
     });
     covered.max().unwrap_or_default()
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(std::fs::copy(entry.path(), target).unwrap()),
-        }
-    }
 }

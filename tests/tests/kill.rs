@@ -1,23 +1,20 @@
 //! An ingest, a compaction or an application of operations that is killed at any moment leaves the lake at a committed version,
 //! and going on from there ends where an undisturbed run ends.
 //!
-//! Kills [`KILLS`] times; the environment variable `GRISTMILL_KILLS` asks for another number.
+//! The environment variable `GRISTMILL_KILLS` asks for more kills.
 
 #![cfg(unix)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use futures::TryStreamExt;
 use gristmill_engine::lake::{Lake, Table};
 use gristmill_tests::binary;
-use sha2::{Digest, Sha256};
-
-/// Kills, unless the environment says otherwise.
-const KILLS: usize = 20;
+use gristmill_tests::kill::{copy_folder, kill_after, kills, share};
 
 /// Small batches: many commits, so many places to be killed at.
 const MEMORY: &str = "4M";
@@ -33,28 +30,6 @@ fn must(lake: &Path, arguments: &[&str]) {
     let output = command(lake, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
     let code = output.status.code();
     assert!(matches!(code, Some(0 | 2)), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Waits for so long; true if the process was still running then, and is killed now.
-fn kill_after(mut child: Child, delay: Duration) -> bool {
-    let deadline = Instant::now() + delay;
-    while Instant::now() < deadline {
-        if child.try_wait().unwrap().is_some() {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    // SIGKILL: nothing of the process runs any more.
-    let was_running = child.try_wait().unwrap().is_none();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    was_running
-}
-
-/// A number between 0 and 1, different for each run.
-fn share(run: usize) -> f64 {
-    let digest = Sha256::digest(run.to_le_bytes());
-    f64::from(u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])) / f64::from(u32::MAX)
 }
 
 /// What a lake holds, but for when and in which order it came in.
@@ -129,7 +104,7 @@ fn an_ingest_that_is_killed_again_and_again_ends_with_the_rows_of_an_undisturbed
             runs += 1;
             assert!(runs < 20 * kills + 100, "{killed} kills in {runs} runs");
             let ingest = command(&lake, &["ingest", &corpus]).spawn().unwrap();
-            let was_running = kill_after(ingest, whole_run.mul_f64(share(runs)));
+            let was_running = kill_after(ingest, whole_run.mul_f64(share(runs))).unwrap();
             killed += usize::from(was_running);
             if lake.join("grains/_delta_log/00000000000000000000.json").exists() {
                 check_committed(&lake, &expected);
@@ -164,27 +139,11 @@ fn audit_holds(lake: &Path) -> bool {
     command(lake, &["audit", "verify"]).status().unwrap().code() == Some(0)
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(std::fs::copy(entry.path(), target).unwrap()),
-        }
-    }
-}
-
-fn kills() -> usize {
-    std::env::var("GRISTMILL_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(KILLS)
-}
-
 /// Kills the command at many points of its run over copies of the lake `pristine`. After each kill `left` looks at the lake;
 /// then the command runs to its end, and `done` looks at it.
 fn kill_again_and_again(pristine: &Path, arguments: &[&str], left: impl Fn(&Path), done: impl Fn(&Path)) {
     let lake = pristine.with_file_name("killed");
-    copy(pristine, &lake);
+    copy_folder(pristine, &lake).unwrap();
     let started = Instant::now();
     must(&lake, arguments);
     let whole_run = started.elapsed();
@@ -194,9 +153,9 @@ fn kill_again_and_again(pristine: &Path, arguments: &[&str], left: impl Fn(&Path
     while killed < kills() {
         runs += 1;
         assert!(runs < 20 * kills() + 100, "{killed} kills in {runs} runs");
-        copy(pristine, &lake);
+        copy_folder(pristine, &lake).unwrap();
         let child = command(&lake, arguments).spawn().unwrap();
-        killed += usize::from(kill_after(child, whole_run.mul_f64(share(runs))));
+        killed += usize::from(kill_after(child, whole_run.mul_f64(share(runs))).unwrap());
         assert!(audit_holds(&lake), "run {runs}");
         left(&lake);
         must(&lake, arguments);

@@ -35,9 +35,9 @@ pub(super) struct People {
 }
 
 impl People {
+    #[expect(clippy::expect_used, reason = "at least one person and a constant exponent are within the law's range")]
     pub(super) fn new(count: u32) -> Self {
-        // At least one person, and a constant exponent: always within the law's range.
-        People { ranks: Zipf::new(f64::from(count.max(1)), 0.9).unwrap_or_else(|_| unreachable!()) }
+        People { ranks: Zipf::new(f64::from(count.max(1)), 0.9).expect("a law of people") }
     }
 
     /// Somebody: the active ones come often.

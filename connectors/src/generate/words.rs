@@ -172,9 +172,9 @@ pub(super) struct Words {
 }
 
 impl Words {
+    #[expect(clippy::expect_used, reason = "the parameters are constants within the law's range")]
     pub(super) fn new() -> Self {
-        // The parameters are constants within the law's range.
-        Words { ranks: Zipf::new(VOCABULARY, STEEPNESS).unwrap_or_else(|_| unreachable!()) }
+        Words { ranks: Zipf::new(VOCABULARY, STEEPNESS).expect("a law of words") }
     }
 
     /// One word.

@@ -1,7 +1,10 @@
 //! Where in a body its units stand, and taking them out and putting them back.
 //!
-//! A unit that is taken out leaves a placeholder that names its number. So envelope and units are compared apart, and a
-//! change of the envelope (an unknown item between two units, say) moves the placeholders with it.
+//! A unit that is taken out leaves a mark that names its number. So envelope and units are compared apart, and a change of
+//! the envelope (an unknown item between two units, say) moves the marks with it. Whatever a body says itself, it can't be
+//! read as a mark: text that starts as a mark does is escaped while the units are out.
+
+use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 
@@ -59,20 +62,55 @@ impl Place {
     }
 }
 
-/// What a placeholder starts with; no provider writes it.
+/// What a mark starts with. Text and keys of the envelope that start with it too have it twice.
 const MARK: char = '\0';
 
-/// Takes the units out of `body`; answers the envelope with placeholders, and the units. A unit without a place, or whose
-/// place isn't there, is null.
+/// Takes the units out of `body`; answers the envelope with marks, and the units. A unit without a place, or whose place
+/// isn't there, is null.
 pub fn take_units<'a>(mut body: Json<'a>, places: &[Option<Place>]) -> (Json<'a>, Vec<Json<'a>>) {
+    let escaped = escape(&mut body);
     let mut units = vec![Json::Null; places.len()];
     // From the last to the first, so that runs of items don't move those before them.
     for (number, place) in places.iter().enumerate().rev() {
         if let Some(unit) = place.as_ref().and_then(|place| take(&mut body, place, number)) {
-            units[number] = unit;
+            units[number] = if escaped { put_units(unit, &mut []) } else { unit };
         }
     }
     (body, units)
+}
+
+/// Doubles the mark that texts and keys start with; true if there was one.
+fn escape(json: &mut Json) -> bool {
+    match json {
+        Json::String(text) if text.starts_with(MARK) => {
+            text.to_mut().insert(0, MARK);
+            true
+        }
+        Json::Array(items) => items.iter_mut().fold(false, |any, item| escape(item) | any),
+        Json::Object(object) => {
+            let any = object.iter_mut().fold(false, |any, (_, value)| escape(value) | any);
+            if !object.keys().any(|key| key.starts_with(MARK)) {
+                return any;
+            }
+            let members = std::mem::take(object).into_iter().map(|(mut key, value)| {
+                if key.starts_with(MARK) {
+                    key.to_mut().insert(0, MARK);
+                }
+                (key, value)
+            });
+            *object = members.collect();
+            true
+        }
+        _ => false,
+    }
+}
+
+/// What [`escape`] made of the text, undone.
+fn unescape(mut text: Cow<str>) -> Cow<str> {
+    if text.strip_prefix(MARK).is_some_and(|rest| rest.starts_with(MARK)) {
+        text.to_mut().remove(0);
+    }
+    text
 }
 
 fn take<'a>(body: &mut Json<'a>, place: &Place, number: usize) -> Option<Json<'a>> {
@@ -97,12 +135,12 @@ fn take<'a>(body: &mut Json<'a>, place: &Place, number: usize) -> Option<Json<'a
     }
 }
 
-/// Puts units back where their placeholders stand.
+/// Puts units back where their marks stand.
 pub fn put_units<'a>(envelope: Json<'a>, units: &mut [Json<'a>]) -> Json<'a> {
     match envelope {
         Json::String(text) => match number(&text, "unit") {
             Some(at) => units.get_mut(at).map(std::mem::take).unwrap_or_default(),
-            None => Json::String(text),
+            None => Json::String(unescape(text)),
         },
         Json::Array(items) => {
             let mut whole = Vec::with_capacity(items.len());
@@ -121,7 +159,7 @@ pub fn put_units<'a>(envelope: Json<'a>, units: &mut [Json<'a>]) -> Json<'a> {
             for (key, value) in object {
                 match number(&key, "members").and_then(|at| units.get_mut(at)).map(std::mem::take) {
                     Some(Json::Object(members)) => whole.extend(members),
-                    _ => whole.push((key, put_units(value, units))),
+                    _ => whole.push((unescape(key), put_units(value, units))),
                 }
             }
             Json::Object(whole.into_iter().collect())
@@ -130,7 +168,7 @@ pub fn put_units<'a>(envelope: Json<'a>, units: &mut [Json<'a>]) -> Json<'a> {
     }
 }
 
-/// The number in a placeholder of that kind.
+/// The number in a mark of that kind.
 fn number(text: &str, kind: &str) -> Option<usize> {
     text.strip_prefix(MARK)?.strip_prefix(kind)?.strip_prefix(' ')?.parse().ok()
 }
@@ -157,5 +195,19 @@ mod tests {
         assert_eq!(units.iter().map(Json::to_string).collect::<Vec<_>>(), expected);
         assert_eq!(envelope.get("input").and_then(Json::as_array).map(<[_]>::len), Some(3));
         assert_eq!(put_units(envelope, &mut units), body);
+    }
+
+    #[test]
+    fn what_a_body_says_is_never_taken_for_a_mark() {
+        let text = r#"{"messages":["\u0000unit 0",{"\u0000members 0":"\u0000\u0000"}],"user":"\u0000unit 0",
+            "stop":["\u0000items 1","\u0000\u0000items 1"],"\u0000members 0":"\u0000","\u0000\u0000members 0":{"a":"\u0000unit 1"}}"#;
+        let body = Json::parse(text.as_bytes()).unwrap();
+        for places in [vec![], vec![Some(Place::item("messages", 0)), Some(Place::item("messages", 1))]] {
+            let (envelope, mut units) = take_units(body.clone(), &places);
+            for (unit, message) in units.iter().zip(body.get("messages").and_then(Json::as_array).unwrap()) {
+                assert_eq!(unit, message);
+            }
+            assert_eq!(put_units(envelope, &mut units), body);
+        }
     }
 }

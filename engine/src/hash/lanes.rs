@@ -105,6 +105,7 @@ impl<'m, C: Compressor> Lanes<'m, C> {
 
     /// Takes the first `N` lanes forward by `steps` blocks each.
     #[inline(always)]
+    #[expect(clippy::expect_used, reason = "the callers' numbers are constants of at most `LANES`")]
     fn advance<const N: usize>(&mut self, steps: usize) {
         let states = self.states.first_chunk_mut::<N>().expect("N is at most LANES");
         let lanes = self.lanes.first_chunk_mut::<N>().expect("N is at most LANES");

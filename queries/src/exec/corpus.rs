@@ -53,6 +53,16 @@ impl<'e> Corpus<'e> {
         Corpus { context, session, fates, scanned: AtomicU64::new(0) }
     }
 
+    /// Reads what a session keeps of a lake, if it hasn't yet: what became of grains, and what is asked of nearly every row. A
+    /// query's time limit is for the query, not for opening the lake.
+    pub(super) async fn open(&self) -> Result<()> {
+        self.fates.get(self.context).await?;
+        if let Some(table) = self.lake_table().await? {
+            table.open_sidecars().await;
+        }
+        Ok(())
+    }
+
     /// How many rows were read so far.
     pub(super) fn scanned(&self) -> u64 {
         self.scanned.load(Ordering::Relaxed)

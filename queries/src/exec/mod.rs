@@ -134,6 +134,9 @@ impl Executor {
     pub async fn run(&self, query: &Query) -> Result<Response> {
         let started = Instant::now();
         let corpus = Corpus::new(&self.context, &self.session, &self.fates);
+        if reads(&query.statement) {
+            corpus.open().await?;
+        }
         let limit = self.time_limit(&query.statement);
         let answer = match tokio::time::timeout(limit, self.query(&corpus, query)).await {
             Ok(answer) => answer?,
@@ -241,6 +244,11 @@ pub fn read(query: &[u8], options: Options) -> crate::cal::Result<Parsed> {
         Some(b'{') => from_json_bytes(query, options),
         _ => parse_bytes(query, options),
     }
+}
+
+/// True if the statement looks at grains.
+fn reads(statement: &Statement) -> bool {
+    !matches!(statement, Statement::Explain(_) | Statement::Describe(_) | Statement::DefineTemplate(_))
 }
 
 fn too_slow(statement: &Statement, limit: Duration) -> CalError {

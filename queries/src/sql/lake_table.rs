@@ -40,6 +40,7 @@ use super::covered::{CoveredScan, covered};
 use super::external;
 use super::index_scan::{Rows, Spared, ranges, select};
 use super::indexed_source::IndexedSource;
+use super::paged_reader::PagedReaderFactory;
 use super::unseal::{Opening, UnsealExec};
 
 /// One stored table at one version.
@@ -151,6 +152,15 @@ impl LakeTable {
             }
         }
         Selected { files, rows: Precision::Inexact(spared.rows as usize), spared: Some(spared) }
+    }
+
+    /// Opens and checks the sidecars that nearly every look-up asks, if that wasn't done yet.
+    pub(crate) async fn open_sidecars(&self) {
+        let all: Vec<&DataFile> = self.files.iter().collect();
+        let sidecars = self.sidecars.as_ref().filter(|_| self.keys.is_none());
+        if let Some((sidecars, segments)) = sidecars.zip(segments(&all)) {
+            sidecars.facts(self.table.location(), &segments).await;
+        }
     }
 
     /// The blobs of the grains at `addresses`, each with its address, in no order; `None` if the sidecars can't tell where
@@ -314,9 +324,10 @@ impl LakeTable {
         };
         let cache = runtime.cache_manager.get_file_metadata_cache();
         let store = runtime.object_store(&self.store)?;
+        let readers = PagedReaderFactory(CachedParquetFileReaderFactory::new(store, cache));
         Ok(ParquetSource::new(Arc::clone(&self.schema))
             .with_table_parquet_options(options)
-            .with_parquet_file_reader_factory(Arc::new(CachedParquetFileReaderFactory::new(store, cache))))
+            .with_parquet_file_reader_factory(Arc::new(readers)))
     }
 }
 

@@ -50,6 +50,7 @@ mod lazy;
 pub(crate) mod lifecycle;
 mod message_views;
 mod messages;
+mod paged_reader;
 mod pattern;
 mod scalar;
 mod script;
@@ -103,6 +104,10 @@ pub struct SqlOptions {
 /// The store under which the lake's own files are registered: its paths begin at the lake.
 pub(crate) const LAKE_STORE: &str = "gristmill://lake";
 
+/// Footers and page indexes of Parquet files that a session keeps at most, in bytes: some two megabytes for a segment of half a
+/// million grains.
+const KEPT_METADATA: usize = 512 << 20;
+
 /// A context with the functions that need no lake: `mg_file`, `transcript_file`, scalar and JSON functions.
 ///
 /// # Errors
@@ -117,7 +122,9 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     if options.threads > 0 {
         config = config.with_target_partitions(options.threads);
     }
+    let kept = options.memory.map_or(KEPT_METADATA, |memory| KEPT_METADATA.min(memory / 4));
     let mut runtime = RuntimeEnvBuilder::new()
+        .with_metadata_cache_limit(kept)
         .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::OsTmpDirectory));
     if let Some(memory) = options.memory {
         runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));

@@ -121,7 +121,7 @@ impl<'m> Matcher<'m> {
         same_json_text(wanted, found)
     }
 
-    /// A placeholder stands for one freshly made ULID throughout a case.
+    /// A `$ULID…` of the target stands for one freshly made ULID, the same throughout a case.
     fn same_minted(&mut self, wanted: &str, prefix: &str, found: &str) -> bool {
         if let Some(known) = self.minted.get(wanted) {
             return known == found;

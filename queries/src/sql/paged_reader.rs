@@ -1,0 +1,57 @@
+//! Readers of Parquet files that know where each page begins, so that chosen rows cost the pages they stand in.
+//!
+//! DataFusion asks for the page index only where statistics of pages may rule some out. Rows that sidecars chose come without
+//! such a condition, and without the index whole column chunks would be read for them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datafusion::common::Result;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::ParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
+use datafusion::parquet::arrow::async_reader::AsyncFileReader;
+use datafusion::parquet::errors::Result as ParquetResult;
+use datafusion::parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+/// Makes readers whose metadata has the page index; footers and indexes are kept by the session.
+#[derive(Debug)]
+pub(super) struct PagedReaderFactory(pub(super) CachedParquetFileReaderFactory);
+
+impl ParquetFileReaderFactory for PagedReaderFactory {
+    fn create_reader(
+        &self,
+        partition: usize,
+        file: PartitionedFile,
+        metadata_size_hint: Option<usize>,
+        metrics: &ExecutionPlanMetricsSet,
+    ) -> Result<Box<dyn AsyncFileReader + Send>> {
+        let reader = self.0.create_reader(partition, file, metadata_size_hint, metrics)?;
+        Ok(Box::new(PagedReader(reader)))
+    }
+}
+
+struct PagedReader(Box<dyn AsyncFileReader + Send>);
+
+impl AsyncFileReader for PagedReader {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
+        self.0.get_bytes(range)
+    }
+
+    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
+        self.0.get_byte_ranges(ranges)
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        options: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
+        let options = options.cloned().unwrap_or_default().with_page_index_policy(PageIndexPolicy::Optional);
+        async move { self.0.get_metadata(Some(&options)).await }.boxed()
+    }
+}
