@@ -1,7 +1,8 @@
 //! Messages that come as messages: canonical JSONL, CMF JSONL, grains as JSON lines.
 //!
 //! A message follows the one before it of the same session. Its place in the conversation is found by walking there, so the same
-//! conversation gives the same grains whether it came as traffic of a provider or as messages.
+//! conversation gives the same grains whether it came as traffic of a provider or as messages. Sessions that have ids of their own
+//! share no places, however alike they begin.
 
 use std::collections::HashMap;
 
@@ -190,7 +191,7 @@ impl Walk {
             Some((thread, position)) => (thread, Some(position)),
             None => (None, None),
         };
-        let mut thread = thread.unwrap_or_else(|| Thread::new(""));
+        let mut thread = thread.unwrap_or_else(|| conversation_of(&message));
         let position = thread.advance(message.role, &message.content);
         if message.id.is_empty() {
             message.id = position.ulid(message.created_at).to_string().into();
@@ -206,6 +207,18 @@ impl Walk {
     }
 }
 
+/// The conversation that `message` begins. It bears the session's name, except where that was made of the message's own place in
+/// a conversation without one: there it is that conversation.
+fn conversation_of(message: &Message) -> Thread {
+    let nameless = Thread::new("");
+    let first = nameless.clone().advance(message.role, &message.content);
+    if *message.session_id == session_id(&first, message.created_at) {
+        nameless
+    } else {
+        Thread::new(&message.session_id)
+    }
+}
+
 /// The names of tools by the ids of their calls.
 pub fn call_names(messages: &[Said]) -> HashMap<String, String> {
     let blocks = messages.iter().flat_map(|said| &said.message.content);
@@ -218,6 +231,8 @@ pub fn call_names(messages: &[Said]) -> HashMap<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_schemas::message::Role;
+
     use super::*;
 
     #[test]
@@ -232,13 +247,29 @@ mod tests {
         let text = [line("a", "1"), line("b", "1"), line("a", "2"), "{}".to_owned()].join("\n");
         let (said, faults) = canonical_lines(text.as_bytes());
         assert_eq!(said[2].parent, Some(said[0].position));
-        assert_eq!((said[1].parent, said[1].position), (None, said[0].position));
+        assert_eq!(said[1].parent, None);
+        assert_ne!(said[1].position, said[0].position, "what another session says is another message");
         assert_eq!(
             (said[0].stop_reason, said[0].usage.map(|usage| usage.input_tokens)),
             (Some(StopReason::EndTurn), Some(3))
         );
         assert_eq!((faults.len(), faults[0].number), (1, 4));
         assert!(said.iter().all(|said| said.message.id.len() == 26));
+    }
+
+    #[test]
+    fn a_session_that_is_named_after_its_first_message_is_the_nameless_conversation() {
+        let mut nameless = Thread::new("");
+        let time = Timestamp::from_seconds(5);
+        let [first, second] = ["1", "2"].map(|text| nameless.advance(Role::User, &[ContentBlock::text(text)]));
+        let line = |text: &str, second: i64| {
+            let (session, time) = (session_id(&first, time), Timestamp::from_seconds(second));
+            format!(
+                r#"{{"id":"","session_id":"{session}","role":"user","content":[{{"type":"text","text":"{text}"}}],"created_at":"{time}"}}"#
+            )
+        };
+        let (said, _) = canonical_lines([line("1", 5), line("2", 9)].join("\n").as_bytes());
+        assert_eq!(said.iter().map(|said| said.position).collect::<Vec<_>>(), [first, second]);
     }
 
     #[test]
