@@ -151,13 +151,21 @@ impl<'f> Choice<'f> {
         self.message.insert("content", whole);
     }
 
-    /// A piece of a call belongs to the call of its number; without a number, to the call of its id, or to the last one.
+    /// A piece of a call belongs to the call of its number; without a number, to the call of its id, or to the last one. Some
+    /// endpoints give every call the same number: there a piece with another name and id begins another call.
     fn call(&mut self, call: Json<'f>) {
         let Json::Object(mut piece) = call else { return };
         let index = piece.remove("index").and_then(|index| index.as_u64());
         let id = piece.get("id").and_then(Json::as_str).filter(|id| !id.is_empty());
+        let begins = |call: &Call| {
+            let known = call.call.get("id").and_then(Json::as_str).unwrap_or_default();
+            begins_another(known, id, name_of(&piece))
+        };
         let known = match (index, id) {
-            (Some(index), _) => self.calls.iter().position(|call| call.index == Some(index)),
+            (Some(index), _) => {
+                let last = self.calls.iter().rposition(|call| call.index == Some(index));
+                last.filter(|at| !self.calls.get(*at).is_some_and(begins))
+            }
             (None, Some(id)) => {
                 self.calls.iter().position(|call| call.call.get("id").and_then(Json::as_str) == Some(id))
             }
@@ -168,7 +176,7 @@ impl<'f> Choice<'f> {
             Some(known) => {
                 for (key, value) in piece {
                     match (&*key, known.call.get_mut(&key), value) {
-                        ("function", Some(Json::Object(known)), Json::Object(function)) => {
+                        ("function" | "custom", Some(Json::Object(known)), Json::Object(function)) => {
                             grow_function(known, function)
                         }
                         ("id" | "type", Some(Json::String(text)), Json::String(new))
@@ -265,13 +273,25 @@ fn grow_part<'f>(into: &mut Object<'f>, piece: Object<'f>) {
     }
 }
 
-/// A name comes whole, arguments in pieces.
+/// True if a piece with `id` and the `name` of a tool is of another call than that with the id `known`, although it has its number:
+/// both have an id, and they differ, and it names its tool, as only the first piece of a call does.
+pub(super) fn begins_another(known: &str, id: Option<&str>, name: &str) -> bool {
+    !known.is_empty() && id.is_some_and(|id| !id.is_empty() && id != known) && !name.is_empty()
+}
+
+/// The name of the tool that a call, or a piece of one, is for.
+fn name_of<'c>(call: &'c Object) -> &'c str {
+    let function = call.get("function").or_else(|| call.get("custom"));
+    function.and_then(|function| function.get("name")).and_then(Json::as_str).unwrap_or_default()
+}
+
+/// A name comes whole, arguments and the input of a custom tool in pieces.
 fn grow_function<'f>(into: &mut Object<'f>, piece: Object<'f>) {
     for (key, value) in piece {
         match (&*key, into.get("name").and_then(Json::as_str), value) {
             ("name", Some(name), Json::String(_)) if !name.is_empty() => {}
             ("name", _, Json::String(name)) if name.is_empty() => {}
-            ("arguments", _, value) => append(into, key, value),
+            ("arguments" | "input", _, value) => append(into, key, value),
             (_, _, value) => settle(into, key, value),
         }
     }
@@ -280,5 +300,44 @@ fn grow_function<'f>(into: &mut Object<'f>, piece: Object<'f>) {
 fn extend_lists<'f>(into: &mut Object<'f>, more: Object<'f>) {
     for (key, value) in more {
         append(into, key, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(deltas: &[&str]) -> Vec<String> {
+        let chunk = |delta: &&str| format!(r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{delta}]}}}}]}}"#);
+        let chunks: Vec<String> = deltas.iter().map(chunk).collect();
+        let frame = |chunk: &String| Frame { event: None, data: Json::parse(chunk.as_bytes()).unwrap().into_owned() };
+        let folded = fold(chunks.iter().map(frame).collect(), false);
+        let message = folded.body.get("choices").unwrap().as_array().unwrap()[0].get("message").unwrap();
+        message.get("tool_calls").and_then(Json::as_array).unwrap().iter().map(Json::to_string).collect()
+    }
+
+    #[test]
+    fn the_input_of_a_custom_tool_comes_in_pieces() {
+        let pieces = [
+            r#"{"index":0,"id":"c","type":"custom","custom":{"name":"sh","input":"ec"}}"#,
+            r#"{"index":0,"custom":{"input":"ho 1"}}"#,
+        ];
+        assert_eq!(calls(&pieces), [r#"{"id":"c","type":"custom","custom":{"name":"sh","input":"echo 1"}}"#]);
+    }
+
+    #[test]
+    fn calls_of_one_number_are_told_apart_by_their_ids() {
+        let pieces = [
+            r#"{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}"#,
+            r#"{"index":0,"id":"b","type":"function","function":{"name":"g","arguments":"{\"x\""}}"#,
+            r#"{"index":0,"function":{"arguments":":1}"}}"#,
+            // Some repeat an id that they make anew for each piece.
+            r#"{"index":0,"id":"z","function":{"arguments":" "}}"#,
+        ];
+        let expected = [
+            r#"{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}"#,
+            r#"{"id":"b","type":"function","function":{"name":"g","arguments":"{\"x\":1} "}}"#,
+        ];
+        assert_eq!(calls(&pieces), expected);
     }
 }

@@ -8,6 +8,7 @@ use gristmill_schemas::message::stream::Assembler;
 
 use super::super::adapter::Follower;
 use super::Reasoning;
+use super::fold::begins_another;
 use super::read;
 
 /// Follows one stream; only its first choice.
@@ -16,8 +17,10 @@ pub(super) struct Chunks {
     reasoning: Reasoning,
     thinking: Option<usize>,
     text: Option<usize>,
-    /// Where the provider's calls are among our blocks.
-    calls: BTreeMap<u64, usize>,
+    /// Where the provider's calls are among our blocks: of each number the last call, with its id.
+    calls: BTreeMap<u64, (String, usize)>,
+    /// All of them.
+    open: Vec<usize>,
     stop_reason: Option<StopReason>,
     usage: TokenUsage,
     failed: bool,
@@ -31,6 +34,7 @@ impl Chunks {
             thinking: None,
             text: None,
             calls: BTreeMap::new(),
+            open: Vec::new(),
             stop_reason: None,
             usage: TokenUsage::default(),
             failed: false,
@@ -57,10 +61,17 @@ impl Chunks {
             let index = call.get("index").and_then(Json::as_u64).unwrap_or(position as u64);
             let function = call.get("function").unwrap_or(&Json::Null);
             let text = |key| function.get(key).and_then(Json::as_str).unwrap_or_default();
-            let at = *self
-                .calls
-                .entry(index)
-                .or_insert_with(|| assembler.begin_tool(call_id(call.get("id").and_then(Json::as_str)), text("name")));
+            let id = call.get("id").and_then(Json::as_str);
+            let known = self.calls.get(&index).filter(|(known, _)| !begins_another(known, id, text("name")));
+            let at = match known {
+                Some((_, at)) => *at,
+                None => {
+                    let at = assembler.begin_tool(call_id(id), text("name"));
+                    self.calls.insert(index, (id.unwrap_or_default().to_owned(), at));
+                    self.open.push(at);
+                    at
+                }
+            };
             assembler.piece(at, text("arguments"));
         }
     }
@@ -68,16 +79,15 @@ impl Chunks {
     /// Every call ends when the provider says why it stops, in the order of the blocks.
     fn end_calls(&mut self, assembler: &mut Assembler) {
         if !std::mem::replace(&mut self.ended, true) {
-            let mut open: Vec<usize> = self.calls.values().copied().collect();
-            open.sort_unstable();
-            open.into_iter().for_each(|at| assembler.end(at));
+            self.open.sort_unstable();
+            self.open.drain(..).for_each(|at| assembler.end(at));
         }
     }
 }
 
 impl Follower for Chunks {
     fn event(&mut self, data: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) {
-        if let Some(usage) = data.get("usage").filter(|usage| !usage.is_null()) {
+        if let Some(usage) = read::usage_of(data) {
             self.usage = read::token_usage(usage, &mut |_| {});
         }
         self.failed |= data.get("error").is_some_and(|error| !error.is_null());

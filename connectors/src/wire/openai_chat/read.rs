@@ -10,7 +10,7 @@ use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::Unreadable;
 use super::super::image::parse_data_uri;
-use super::super::members::{count, text};
+use super::super::members::{count, items, present, text};
 use super::super::place::{Place, PlaceStep};
 use super::super::read::{ReadWarningKind, Reader};
 use super::{Dialect, Reasoning};
@@ -90,10 +90,9 @@ fn assistant<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'
         blocks.push(ContentBlock::Text(refusal));
     }
     for call in message.get("tool_calls").and_then(Json::as_array).unwrap_or_default() {
-        let block = match call.get("function") {
-            Some(function) => tool_call(call.get("id").and_then(Json::as_str), function, reader),
-            None => None,
-        };
+        let id = call.get("id").and_then(Json::as_str);
+        let function = call.get("function").and_then(|function| tool_call(id, function, reader));
+        let block = function.or_else(|| custom_call(id, call.get("custom")?, reader));
         blocks.push(block.unwrap_or_else(|| reader.unknown(call)));
     }
     if let Some(function) = message.get("function_call") {
@@ -155,6 +154,12 @@ fn tool_call<'j>(id: Option<&str>, function: &'j Json<'j>, reader: &mut Reader<'
     };
     // An empty id is no id.
     Some(reader.tool_use(id.filter(|id| !id.is_empty()), name, input))
+}
+
+/// A call whose input is any text.
+fn custom_call<'j>(id: Option<&str>, custom: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
+    let input: Object = [("input", custom.get("input")?.reborrow())].into_iter().collect();
+    Some(reader.tool_use(id.filter(|id| !id.is_empty()), text(custom, "name")?, input))
 }
 
 /// The arguments as an object: an object, the text of one, or nothing at all; `None` for anything else.
@@ -247,10 +252,7 @@ pub(super) fn response<'j>(
         let reason = choice.get("finish_reason").and_then(Json::as_str).map(stop_reason);
         reader.choice(choice_place(index), blocks, reason);
     }
-    let usage = body
-        .get("usage")
-        .filter(|usage| !usage.is_null())
-        .map(|usage| token_usage(usage, &mut |kind| reader.warn(kind)));
+    let usage = usage_of(body).map(|usage| token_usage(usage, &mut |kind| reader.warn(kind)));
     Ok(Response {
         id: text(body, "id"),
         created_at: body.get("created").and_then(Json::as_i64).map(Timestamp::from_seconds),
@@ -274,14 +276,22 @@ pub(super) fn stop_reason(reason: &str) -> StopReason {
     }
 }
 
+/// The counts of a completion or of a piece of one. Where they don't stand by themselves, some endpoints put them among their own
+/// members, or in the choice.
+pub(super) fn usage_of<'j, 'a>(body: &'j Json<'a>) -> Option<&'j Json<'a>> {
+    let own = || present(body.get("x_groq")?, "usage");
+    let of_choice = || present(items(body, "choices").first()?, "usage");
+    present(body, "usage").or_else(own).or_else(of_choice)
+}
+
+/// Where endpoints count what was cached, if not in the details.
+const CACHED: [&str; 3] = ["num_cached_tokens", "cached_tokens", "prompt_cache_hit_tokens"];
+
 /// `prompt_tokens` counts what was read from and written to the cache too; ours are disjoint.
 pub(super) fn token_usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
     let details = json.get("prompt_tokens_details").unwrap_or(&Json::Null);
-    // Some endpoints count what was cached beside the details.
-    let cached = match details.get("cached_tokens") {
-        Some(_) => count(details, "cached_tokens"),
-        None => count(json, "num_cached_tokens"),
-    };
+    let beside = || CACHED.iter().find_map(|key| json.get(key).and_then(Json::as_u64)).unwrap_or(0);
+    let cached = details.get("cached_tokens").map_or_else(beside, |_| count(details, "cached_tokens"));
     let written = count(details, "cache_write_tokens");
     let prompt = count(json, "prompt_tokens");
     let rest = prompt.checked_sub(cached.saturating_add(written));
@@ -290,8 +300,47 @@ pub(super) fn token_usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) ->
     }
     TokenUsage {
         input_tokens: rest.unwrap_or(0),
-        output_tokens: count(json, "completion_tokens"),
+        output_tokens: output_tokens(json, prompt),
         cached_input_tokens: cached,
         cache_creation_input_tokens: written,
+    }
+}
+
+/// What was made, thoughts included: where they are counted apart, only the total tells.
+fn output_tokens(json: &Json, prompt: u64) -> u64 {
+    let completion = count(json, "completion_tokens");
+    let thoughts = json.get("completion_tokens_details").map_or(0, |details| count(details, "reasoning_tokens"));
+    let both = completion.saturating_add(thoughts);
+    if prompt.saturating_add(both) == count(json, "total_tokens") { both } else { completion }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_is_counted_wherever_an_endpoint_puts_it() {
+        for (body, expected) in [
+            (
+                r#"{"usage":{"prompt_tokens":8,"completion_tokens":5,"total_tokens":13,"completion_tokens_details":{"reasoning_tokens":3}}}"#,
+                [8, 5, 0],
+            ),
+            (
+                r#"{"usage":{"prompt_tokens":741,"completion_tokens":15,"total_tokens":866,"completion_tokens_details":{"reasoning_tokens":110}}}"#,
+                [741, 125, 0],
+            ),
+            (r#"{"x_groq":{"usage":{"prompt_tokens":8,"completion_tokens":5}}}"#, [8, 5, 0]),
+            (r#"{"choices":[{"usage":{"prompt_tokens":8,"completion_tokens":5,"cached_tokens":6}}]}"#, [2, 5, 6]),
+            (r#"{"usage":{"prompt_tokens":8,"completion_tokens":5,"prompt_cache_hit_tokens":6}}"#, [2, 5, 6]),
+            (
+                r#"{"usage":{"prompt_tokens":8,"cached_tokens":6,"prompt_tokens_details":{"cached_tokens":1}}}"#,
+                [7, 0, 1],
+            ),
+        ] {
+            let body = Json::parse(body.as_bytes()).unwrap();
+            let usage = token_usage(usage_of(&body).unwrap(), &mut |_| {});
+            assert_eq!([usage.input_tokens, usage.output_tokens, usage.cached_input_tokens], expected, "{body}");
+        }
+        assert!(usage_of(&Json::Null).is_none());
     }
 }
