@@ -1,12 +1,14 @@
 //! One exchange as messages at their places in a conversation.
 
+use std::borrow::Cow;
+
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{Origin, UnknownBlock};
 use gristmill_schemas::message::ids::Position;
 use gristmill_schemas::message::request::{Response, StopReason, TokenUsage};
-use gristmill_schemas::message::{ContentBlock, Message, MessageStatus, Role, Timestamp};
+use gristmill_schemas::message::{ContentBlock, Message, MessageStatus, Role, Timestamp, model_id};
 
-use crate::wire::adapter::Adapter;
+use crate::wire::adapter::{Adapter, Folded};
 use crate::wire::dialect;
 use crate::wire::exchange::{Exchange, ResponseBody};
 use crate::wire::read::{Conversation, ReadContext};
@@ -68,6 +70,9 @@ pub fn reading<'e>(exchange: &Exchange<'e>) -> Reading<'e> {
             Reading::Opaque("not a response of this dialect")
         }
         ResponseBody::None if exchange.request.is_none() => Reading::Opaque("no body"),
+        ResponseBody::Stream(stream) if exchange.request.is_none() && stream.frames().frames.is_empty() => {
+            Reading::Opaque("a stream without an event")
+        }
         _ => Reading::Known(adapter),
     }
 }
@@ -75,7 +80,7 @@ pub fn reading<'e>(exchange: &Exchange<'e>) -> Reading<'e> {
 /// A response body, folded if it came as a stream.
 enum Body<'b> {
     Whole(&'b Json<'b>),
-    Folded { json: Json<'b>, complete: bool },
+    Folded(Folded<'b>),
 }
 
 impl<'b> Body<'b> {
@@ -83,9 +88,11 @@ impl<'b> Body<'b> {
         match &exchange.response {
             ResponseBody::None => None,
             ResponseBody::Json(json) => Some(Body::Whole(json)),
+            // A stream that was cut before its first event answers nothing, unless its status does.
             ResponseBody::Stream(stream) => {
-                let folded = adapter.fold(stream.frames().frames);
-                Some(Body::Folded { complete: folded.complete, json: folded.body })
+                let frames = stream.frames().frames;
+                let failed = exchange.status.is_some_and(|status| status >= 400);
+                (failed || !frames.is_empty()).then(|| Body::Folded(adapter.fold(frames)))
             }
         }
     }
@@ -93,12 +100,23 @@ impl<'b> Body<'b> {
     fn json(&self) -> &Json<'b> {
         match self {
             Body::Whole(json) => json,
-            Body::Folded { json, .. } => json,
+            Body::Folded(folded) => &folded.body,
         }
     }
 
-    fn is_complete(&self) -> bool {
-        !matches!(self, Body::Folded { complete: false, .. })
+    /// Why an answer ended, and what has become of it, by its own reason and by how its stream went on.
+    fn end(&self, reason: Option<StopReason>) -> (Option<StopReason>, Option<MessageStatus>) {
+        let folded = match self {
+            Body::Whole(_) => None,
+            Body::Folded(folded) => Some(folded),
+        };
+        let failed = folded.is_some_and(|folded| folded.error.is_some());
+        match reason {
+            _ if failed => (Some(StopReason::Error), Some(MessageStatus::Error)),
+            Some(StopReason::Error) => (reason, Some(MessageStatus::Error)),
+            Some(StopReason::Cancelled) => (reason, Some(MessageStatus::Cancelled)),
+            _ => (reason, folded.filter(|folded| !folded.complete).map(|_| MessageStatus::Partial)),
+        }
     }
 }
 
@@ -115,8 +133,11 @@ pub fn scan(adapter: &dyn Adapter, exchange: &Exchange, name: &str, fallback: Ti
     if let Some(body) = Body::of(adapter, exchange) {
         let json = body.json();
         if adapter.is_response(json) {
-            if let Ok((positions, created)) = scan_response(adapter, json, &mut conversation, &context) {
+            if let Ok((mut positions, created)) = scan_response(adapter, json, &mut conversation, &context) {
                 created_at = created;
+                if positions.is_empty() {
+                    positions.push(conversation.advance(Role::Assistant, &[]));
+                }
                 marks.extend(positions.into_iter().map(|position| Mark { position, sight: Sight::Answer }));
             }
         } else {
@@ -137,8 +158,9 @@ pub fn visit(
     tell: &mut dyn FnMut(Node<'_>),
 ) {
     let mut conversation = Conversation::new(name);
-    let mut parent = None;
+    let (mut parent, mut asked) = (None, None);
     if let Some(read) = exchange.request.and_then(|body| read_request(adapter, body, &mut conversation, context).ok()) {
+        asked = read.request.model;
         for (message, position) in read.request.messages.into_iter().zip(read.positions) {
             tell(Node {
                 position,
@@ -155,21 +177,34 @@ pub fn visit(
     let Some(body) = Body::of(adapter, exchange) else { return };
     let json = body.json();
     if !adapter.is_response(json) {
-        return tell(failure(adapter, exchange, json, &mut conversation, parent, context));
+        let content = vec![failure_block(adapter, exchange, json)];
+        return tell(failure(adapter, content, &mut conversation, parent, context));
     }
     let Ok(mut read) = read_response(adapter, json, &mut conversation, context) else { return };
+    let model = asked_model(adapter, exchange, read.response.model.as_deref(), asked.as_deref());
     let (usage, envelope) = (read.response.usage, envelope(&mut read.response));
+    if read.response.choices.is_empty() {
+        // A prompt that was blocked: there is no answer, but a reason and a price.
+        let mut node = failure(adapter, Vec::new(), &mut conversation, parent, context);
+        node.message.metadata.model = model.map(Into::into);
+        return tell(Node { usage, response: envelope, ..node });
+    }
     for (number, (choice, position)) in read.response.choices.into_iter().zip(read.positions).enumerate() {
         let mut message = choice.message;
-        if !body.is_complete() {
-            message.metadata.status = MessageStatus::Partial;
-        }
+        let (stop_reason, status) = body.end(choice.stop_reason);
+        message.metadata.status = status.unwrap_or(message.metadata.status);
+        message.metadata.model = model.clone().map(Into::into);
         // The response is told once, with the answer that counts.
         let first = number == 0;
         let (usage, response) = if first { (usage, envelope.clone()) } else { (None, None) };
-        let stop_reason = choice.stop_reason;
         tell(Node { position, parent, sight: Sight::Answer, message, stop_reason, usage, response });
     }
+}
+
+/// The canonical id of the model that answered: as the response says, else the one that was asked, in the body or in the address.
+fn asked_model(adapter: &dyn Adapter, exchange: &Exchange, told: Option<&str>, asked: Option<&str>) -> Option<String> {
+    let name = told.or(asked).map(Cow::Borrowed).or_else(|| exchange.model_of_path());
+    name.map(|name| model_id::canonical(adapter.provider(), &name))
 }
 
 /// What a response says beside its answers.
@@ -190,16 +225,14 @@ fn envelope<'j>(response: &mut Response<'j>) -> Option<Json<'j>> {
     (!envelope.is_empty()).then_some(Json::Object(envelope))
 }
 
-/// A response that is no answer: the error that it is, kept whole, with its status.
+/// A response that is no answer: `content` is what there is of it.
 fn failure<'j>(
     adapter: &'static dyn Adapter,
-    exchange: &Exchange,
-    body: &'j Json<'j>,
+    content: Vec<ContentBlock<'j>>,
     conversation: &mut Conversation,
     parent: Option<Position>,
     context: &ReadContext,
 ) -> Node<'j> {
-    let content = vec![failure_block(adapter, exchange, body)];
     let position = conversation.advance(Role::Assistant, &content);
     let time = context.first_seen.and_then(|first_seen| first_seen(&position)).unwrap_or(context.time);
     let session = conversation.session(&position, time, context);
@@ -210,6 +243,7 @@ fn failure<'j>(
     Node { position, parent, sight: Sight::Answer, message, stop_reason, usage: None, response: None }
 }
 
+/// The error that a response is, kept whole, with its status.
 fn failure_block<'j>(adapter: &dyn Adapter, exchange: &Exchange, body: &'j Json<'j>) -> ContentBlock<'j> {
     let mut block = Object::new();
     block.insert("type", "error");
@@ -217,4 +251,72 @@ fn failure_block<'j>(adapter: &dyn Adapter, exchange: &Exchange, body: &'j Json<
     block.insert("body", body.reborrow());
     let origin = Origin::Wire(adapter.key().to_owned().into());
     ContentBlock::Unknown(UnknownBlock { origin, json: Json::Object(block) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last message that an exchange tells: its status, reason and model, and whether its response is kept.
+    fn last(line: &str) -> (MessageStatus, Option<StopReason>, Option<String>, bool) {
+        let json = Json::parse(line.as_bytes()).unwrap();
+        let exchange = Exchange::from_json(&json).unwrap();
+        let Reading::Known(adapter) = reading(&exchange) else { panic!("opaque") };
+        let (mut nodes, time) = (Vec::new(), Timestamp::from_seconds(5));
+        visit(adapter, &exchange, "", &ReadContext::at(time), &mut |node| {
+            let metadata = node.message.metadata;
+            let model = metadata.model.map(Cow::into_owned);
+            let kept = node.response.is_some_and(|response| response.get("provider_raw").is_some());
+            nodes.push((node.position, (metadata.status, node.stop_reason, model, kept)));
+        });
+        let (marks, _) = scan(adapter, &exchange, "", time);
+        let seen: Vec<Position> = marks.iter().map(|mark| mark.position).collect();
+        assert_eq!(seen, nodes.iter().map(|(position, _)| *position).collect::<Vec<_>>(), "both passes see the same");
+        nodes.pop().unwrap().1
+    }
+
+    #[test]
+    fn an_answer_that_failed_on_the_way_is_an_error_and_keeps_it() {
+        let claude = r#"{"provider":"anthropic","endpoint":"messages","request":{"max_tokens":5,"messages":[{"role":"user","content":"hi"}]},
+            "response_sse":"data: {\"type\":\"message_start\",\"message\":{\"type\":\"message\",\"role\":\"assistant\",\"model\":\"c\",\"content\":[]}}\n\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n"}"#;
+        let expected = (MessageStatus::Error, Some(StopReason::Error), Some("anthropic:c".to_owned()), true);
+        assert_eq!(last(claude), expected);
+        let responses = |status: &str| {
+            last(&format!(
+                r#"{{"provider":"openai","endpoint":"responses","request":{{"input":"hi"}},"response":{{"object":"response","status":"{status}","output":[]}}}}"#
+            ))
+        };
+        assert_eq!(responses("failed").0, MessageStatus::Error);
+        assert_eq!(responses("cancelled").0, MessageStatus::Cancelled);
+        assert_eq!(responses("queued").0, MessageStatus::Partial);
+        assert_eq!(responses("completed").0, MessageStatus::Complete);
+    }
+
+    #[test]
+    fn a_stream_without_an_event_answers_nothing() {
+        let cut = r#"{"provider":"openai","endpoint":"chat","request":{"messages":[{"role":"user","content":"hi"}]},"response_sse":"data: {\"choi"}"#;
+        assert_eq!(last(cut), (MessageStatus::Complete, None, None, false));
+    }
+
+    #[test]
+    fn a_response_without_an_answer_leaves_its_reason() {
+        let blocked = r#"{"provider":"gemini","endpoint":"generatecontent","url_path":"/v1beta/models/g-1:generateContent",
+            "request":{"contents":[{"role":"user","parts":[{"text":"hi"}]}]},"response":{"promptFeedback":{"blockReason":"SAFETY"}}}"#;
+        let expected = (MessageStatus::Error, Some(StopReason::Error), Some("gemini:g-1".to_owned()), true);
+        assert_eq!(last(blocked), expected);
+    }
+
+    #[test]
+    fn an_answer_that_names_no_model_is_of_the_one_that_was_asked() {
+        let converse = |path: &str, model: &str| {
+            last(&format!(
+                r#"{{"provider":"bedrock","endpoint":"converse","url_path":"{path}","request":{{{model}"messages":[{{"role":"user","content":[{{"text":"hi"}}]}}]}},
+                "response":{{"output":{{"message":{{"role":"assistant","content":[{{"text":"x"}}]}}}},"stopReason":"end_turn"}}}}"#
+            ))
+            .2
+        };
+        let named = |name: &str| Some(format!("bedrock:{name}"));
+        assert_eq!(converse("/model/us.amazon.nova%3A0/converse", ""), named("us.amazon.nova:0"));
+        assert_eq!(converse("", ""), None);
+    }
 }

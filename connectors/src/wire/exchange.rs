@@ -111,6 +111,36 @@ impl<'a> Exchange<'a> {
     pub fn time(&self, response_created: Option<Timestamp>, fallback: Timestamp) -> Timestamp {
         self.recorded_at.or(response_created).or(self.date).unwrap_or(fallback)
     }
+
+    /// The model that the address names, where it stands there: `…/model/{name}/…` or `…/models/{name}:…`.
+    pub fn model_of_path(&self) -> Option<Cow<'a, str>> {
+        let after = |mark: &str| self.url_path.split_once(mark).map(|(_, rest)| rest);
+        let bedrock = || after("/model/")?.split_once('/').map(|(name, _)| name);
+        let gemini = || after("/models/")?.rsplit_once(':').map(|(name, _)| name);
+        let name = bedrock().or_else(gemini).filter(|name| !name.is_empty())?;
+        Some(Cow::Owned(percent_decoded(name)))
+    }
+}
+
+/// A part of an address without its escapes.
+fn percent_decoded(text: &str) -> String {
+    let mut pieces = text.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        let escaped = piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let rest = match escaped {
+            Some(byte) => {
+                bytes.push(byte);
+                piece.get(2..).unwrap_or_default()
+            }
+            None => {
+                bytes.push(b'%');
+                piece
+            }
+        };
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// `200` or `"200 OK"`.
@@ -162,6 +192,22 @@ impl Stream<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_addresses_name_the_model() {
+        for (path, expected) in [
+            ("/model/us.amazon.nova-lite-v1%3A0/converse", Some("us.amazon.nova-lite-v1:0")),
+            ("/v1beta/models/gemini-2.5-pro:streamGenerateContent", Some("gemini-2.5-pro")),
+            ("/v1/projects/p/locations/l/publishers/anthropic/models/claude-x:rawPredict", Some("claude-x")),
+            ("/v1/models", None),
+            ("/model/", None),
+            ("/model/100%/converse", Some("100%")),
+        ] {
+            let json = Json::Object([("url_path", path)].into_iter().collect());
+            let exchange = Exchange::named(&json, "p", "e");
+            assert_eq!(exchange.model_of_path().as_deref(), expected, "{path}");
+        }
+    }
 
     #[test]
     fn a_line_is_read_whatever_its_framing() {

@@ -8,7 +8,7 @@ use gristmill_schemas::message::block::{Origin, ToolResultBlock, ToolUseBlock, U
 use gristmill_schemas::message::ids::{Position, Thread, session_id, tool_use_id};
 use gristmill_schemas::message::request::{Choice, StopReason};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
-use gristmill_schemas::message::{ContentBlock, Message, MessageMetadata, Role, Timestamp};
+use gristmill_schemas::message::{ContentBlock, Message, MessageMetadata, MessageStatus, Role, Timestamp};
 
 use super::adapter::Adapter;
 use super::place::Place;
@@ -293,6 +293,13 @@ impl<'c, 'j> Reader<'c, 'j> {
         let index = self.choices.len();
         self.units.push(Unit { place, messages: vec![index] });
         self.choices.push(Choice { message, stop_reason });
+    }
+
+    /// Says that there is more to come of the last answer.
+    pub fn partial(&mut self) {
+        if let Some(choice) = self.choices.last_mut() {
+            choice.message.metadata.status = MessageStatus::Partial;
+        }
     }
 
     /// Says that `count` answers follow. Before each but the first, [`Reader::next_choice`] goes back to where they branch.

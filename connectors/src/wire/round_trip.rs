@@ -87,8 +87,10 @@ pub fn check(adapter: &dyn Adapter, exchange: &Exchange) -> Verdict {
             Some(check_response(adapter, body, &mut conversation, &context, &mut verdict.sizes))
         }
         ResponseBody::Stream(stream) => {
-            let folded = adapter.fold(stream.frames().frames);
-            Some(check_response(adapter, &folded.body, &mut conversation, &context, &mut verdict.sizes))
+            // A stream that was cut before its first event has no body.
+            let frames = stream.frames().frames;
+            let folded = (!frames.is_empty()).then(|| adapter.fold(frames).body);
+            folded.map(|body| check_response(adapter, &body, &mut conversation, &context, &mut verdict.sizes))
         }
     };
     verdict

@@ -54,7 +54,7 @@ impl<'f> Fold<'f> {
                 self.complete = true;
                 merge(&mut self.message, event);
             }
-            "error" => self.error = event.remove("error"),
+            "error" => self.error = Some(event.remove("error").unwrap_or(Json::Object(event))),
             _ if EMPTY_EVENTS.contains(&kind) => {}
             // What is unknown is kept where it can be found.
             _ => merge(&mut self.message, event),
@@ -134,10 +134,13 @@ impl<'f> Fold<'f> {
                     Some(Json::Array(content)) => content.extend(blocks),
                     _ => _ = self.message.insert("content", blocks),
                 }
+                if let Some(error) = &self.error {
+                    self.message.insert("error", error.clone());
+                }
                 Json::Object(self.message)
             }
         };
-        Folded { body, complete: self.complete, error: self.error }
+        Folded { body, complete: self.complete && self.error.is_none(), error: self.error }
     }
 }
 

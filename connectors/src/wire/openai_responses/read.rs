@@ -201,6 +201,9 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
     let blocks = made(output, reader);
     let reason = stop_reason(body, &blocks);
     reader.choice(Place::member("output"), blocks, reason);
+    if matches!(body.get("status").and_then(Json::as_str), Some("queued" | "in_progress")) {
+        reader.partial();
+    }
     Ok(Response {
         id: text(body, "id"),
         created_at: body.get("created_at").and_then(Json::as_i64).map(Timestamp::from_seconds),
