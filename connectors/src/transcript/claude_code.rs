@@ -2,7 +2,8 @@
 //!
 //! Lines name the line before them (`parentUuid`), so a session is a tree; lines that are no messages (progress, snapshots, notices)
 //! stand between messages and are passed through. One answer of the model is split over several lines that repeat its id and its
-//! usage: they are one message here, and its usage counts once. Subagents have roots of their own.
+//! usage, with results of its calls between them: they are one message here, the results follow it one after the other, and its usage
+//! counts once. Subagents have roots of their own.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
@@ -16,6 +17,7 @@ use super::line::{FaultCode, Line, LineFault, lines};
 use super::said::{Messages, Said};
 use crate::wire::adapter::Adapter;
 use crate::wire::anthropic;
+use crate::wire::members::{count, items, text};
 use crate::wire::read::{Conversation, ReadContext};
 use crate::wire::transfer::{read_request, read_response};
 
@@ -28,6 +30,20 @@ struct Entry {
     time: Option<Timestamp>,
     /// `user` or `assistant` with a message; others only lead on.
     message: Option<Json<'static>>,
+}
+
+impl Entry {
+    /// The id of the answer that it is a piece of.
+    fn answer_id(&self) -> Option<&str> {
+        let message = self.message.as_ref().filter(|message| text(message, "role").as_deref() == Some("assistant"))?;
+        message.get("id").and_then(Json::as_str)
+    }
+
+    /// True if it tells what tools answered and nothing else.
+    fn is_result(&self) -> bool {
+        let content = self.message.as_ref().map_or(&[][..], |message| items(message, "content"));
+        !content.is_empty() && content.iter().all(|block| text(block, "type").as_deref() == Some("tool_result"))
+    }
 }
 
 /// The messages of a session file. Lines without a time were made at `time`.
@@ -94,6 +110,7 @@ impl Forest {
     fn walk(mut self, time: Timestamp, faults: &mut Vec<LineFault>) -> Vec<Said> {
         let mut said = Vec::new();
         let mut done: HashSet<String> = HashSet::new();
+        let mut answers: HashSet<String> = HashSet::new();
         for start in std::mem::take(&mut self.starts) {
             if done.contains(&start) {
                 continue;
@@ -104,11 +121,11 @@ impl Forest {
                 if !done.insert(uuid.clone()) {
                     continue;
                 }
-                let mut end = uuid.clone();
-                if let Some(run) = self.run(&uuid, &mut end, &mut done) {
+                if let Some(mut run) = self.run(&uuid, &mut done) {
+                    run.counted = run.answer_id().is_some_and(|id| !answers.insert(id));
                     place.read(run, time, &mut said, faults);
                 }
-                let mut next: Vec<String> = self.children.remove(&end).unwrap_or_default();
+                let mut next: Vec<String> = self.children.remove(&uuid).unwrap_or_default();
                 next.retain(|uuid| !done.contains(uuid));
                 let Some(first) = next.first().cloned() else { continue };
                 stack.extend(next.into_iter().skip(1).rev().map(|uuid| (uuid, place.clone())));
@@ -118,25 +135,86 @@ impl Forest {
         said
     }
 
-    /// The message of `uuid`, with the lines that go on with the same answer; `end` becomes the last of them.
-    fn run(&mut self, uuid: &str, end: &mut String, done: &mut HashSet<String>) -> Option<Run> {
+    /// The message of `uuid`. An answer takes in the lines that go on with it, wherever they hang; what follows them follows it.
+    fn run(&mut self, uuid: &str, done: &mut HashSet<String>) -> Option<Run> {
         let mut run = Run::of(self.entries.get_mut(uuid)?)?;
-        while let Some(id) = run.answer_id() {
-            let only = match self.children.get(end.as_str()).map(Vec::as_slice) {
-                Some([only]) => only.clone(),
-                _ => break,
-            };
-            let same =
-                |entry: &Entry| entry.message.as_ref().and_then(|message| message.get("id")?.as_str()) == Some(&id);
-            match self.entries.get_mut(&only).filter(|entry| same(entry)) {
-                Some(entry) => run.add(entry),
-                None => break,
+        if let Some(id) = run.answer_id() {
+            let mut region = self.region(uuid, &id);
+            region.pieces.sort_by_key(|piece| self.number(piece));
+            for piece in &region.pieces {
+                if let Some(entry) = self.entries.get_mut(piece) {
+                    run.add(entry);
+                }
+                done.insert(piece.clone());
             }
-            done.insert(only.clone());
-            *end = only;
+            self.rehang(uuid, region);
         }
         Some(run)
     }
+
+    fn number(&self, uuid: &str) -> u64 {
+        self.entries.get(uuid).map_or(0, |entry| entry.line.number)
+    }
+
+    /// What hangs on the answer `id`, whose first line is `first`, as far as another piece of it may follow.
+    fn region(&self, first: &str, id: &str) -> Region {
+        let mut region = Region::default();
+        let mut stack = vec![(first.to_owned(), false)];
+        let mut seen: HashSet<String> = HashSet::from([first.to_owned()]);
+        while let Some((uuid, answered)) = stack.pop() {
+            for child in self.children.get(&uuid).into_iter().flatten().filter(|child| seen.insert((*child).clone())) {
+                let Some(entry) = self.entries.get(child) else { continue };
+                let answered = answered || entry.is_result();
+                if entry.answer_id() == Some(id) {
+                    region.pieces.push(child.clone());
+                } else if entry.is_result() {
+                    region.results.push(child.clone());
+                } else if entry.message.is_some() {
+                    region.after.push((child.clone(), answered));
+                    continue;
+                } else {
+                    region.silent.push(child.clone());
+                }
+                stack.push((child.clone(), answered));
+            }
+        }
+        region
+    }
+
+    /// Hangs what follows an answer on its first line: its results one after the other, what came after a result on the last of them.
+    fn rehang(&mut self, first: &str, region: Region) {
+        let Region { mut results, after, pieces, silent } = region;
+        for uuid in pieces.iter().chain(&silent).chain(&results).map(String::as_str).chain([first]) {
+            self.children.remove(uuid);
+        }
+        results.sort_by_key(|result| self.number(result));
+        let last = results.last().cloned().unwrap_or_else(|| first.to_owned());
+        let mut before = first.to_owned();
+        for result in results {
+            self.children.entry(std::mem::replace(&mut before, result.clone())).or_default().push(result);
+        }
+        for (uuid, answered) in after {
+            self.children.entry(if answered { last.clone() } else { first.to_owned() }).or_default().push(uuid);
+        }
+        for parent in [first, &last] {
+            let mut children = self.children.remove(parent).unwrap_or_default();
+            children.sort_by_key(|child| self.number(child));
+            self.children.insert(parent.to_owned(), children);
+        }
+    }
+}
+
+/// What hangs on an answer.
+#[derive(Default)]
+struct Region {
+    /// The lines that go on with it.
+    pieces: Vec<String>,
+    /// The results of its calls.
+    results: Vec<String>,
+    /// Lines between these that are no messages.
+    silent: Vec<String>,
+    /// The messages that follow, each with whether it follows a result.
+    after: Vec<(String, bool)>,
 }
 
 /// One message, put together from its lines.
@@ -145,12 +223,15 @@ struct Run {
     session: String,
     time: Option<Timestamp>,
     message: Object<'static>,
+    /// Its usage was told with an earlier piece of the same answer.
+    counted: bool,
 }
 
 impl Run {
     fn of(entry: &mut Entry) -> Option<Run> {
         let Json::Object(message) = entry.message.take()? else { return None };
-        Some(Run { line: entry.line.clone(), session: entry.session.clone(), time: entry.time, message })
+        let (line, session) = (entry.line.clone(), entry.session.clone());
+        Some(Run { line, session, time: entry.time, message, counted: false })
     }
 
     fn answer_id(&self) -> Option<String> {
@@ -180,7 +261,7 @@ struct Place {
 
 impl Place {
     fn read(&mut self, run: Run, time: Timestamp, said: &mut Vec<Said>, faults: &mut Vec<LineFault>) {
-        let Run { line, session, time: own, message } = run;
+        let Run { line, session, time: own, message, counted } = run;
         let context = ReadContext {
             time: own.unwrap_or(time),
             first_seen: None,
@@ -191,7 +272,7 @@ impl Place {
         let before = said.len();
         if adapter.is_response(&json) {
             if let Ok(read) = read_response(adapter, &json, &mut self.conversation, &context) {
-                let usage = read.response.usage;
+                let usage = read.response.usage.filter(|_| !counted);
                 for (choice, position) in read.response.choices.into_iter().zip(read.positions) {
                     let stop_reason = choice.stop_reason;
                     self.tell(choice.message.into_owned(), position, line.clone(), said);
@@ -202,7 +283,7 @@ impl Place {
             }
         } else {
             let model = json.get("model").and_then(Json::as_str).map(|model| model_id::canonical("anthropic", model));
-            let usage = json.get("usage").filter(|usage| !usage.is_null()).map(token_usage);
+            let usage = json.get("usage").filter(|usage| !usage.is_null() && !counted).map(token_usage);
             let mut body = Object::new();
             body.insert("max_tokens", 1_u64);
             body.insert("messages", vec![json]);
@@ -230,7 +311,6 @@ impl Place {
 }
 
 fn token_usage(json: &Json) -> TokenUsage {
-    use crate::wire::members::count;
     TokenUsage {
         input_tokens: count(json, "input_tokens"),
         output_tokens: count(json, "output_tokens"),
@@ -283,6 +363,38 @@ mod tests {
         assert_eq!(said[2].parent, Some(said[1].position));
         assert_eq!(said[1].message.metadata.model.as_deref(), Some("anthropic:claude-x"));
         assert!(said.iter().all(|said| said.message.session_id == "s"));
+    }
+
+    #[test]
+    fn an_answer_is_one_message_although_results_stand_between_its_lines() {
+        let call =
+            |id: &str| answer(&format!(r#"{{"type":"tool_use","id":"{id}","name":"t","input":{{"of":"{id}"}}}}"#));
+        let result = |id: &str| {
+            format!(
+                r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{id}","content":"of {id}"}}]}}"#
+            )
+        };
+        let text = [
+            line("a", "", "user", &user("hi")),
+            line("b", "a", "assistant", &call("toolu_1")),
+            line("r1", "b", "user", &result("toolu_1")),
+            line("c", "b", "assistant", &call("toolu_2")),
+            line("r2", "c", "user", &result("toolu_2")),
+            r#"{"type":"attachment","uuid":"x","parentUuid":"r2"}"#.to_owned(),
+            line("d", "x", "assistant", &call("toolu_3")),
+            line("r3", "d", "user", &result("toolu_3")),
+            line("e", "r3", "user", &user("go on")),
+            line("f", "c", "user", &user("or rather")),
+        ];
+        let (said, faults) = session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+        assert!(faults.is_empty());
+        let roles: Vec<_> = said.iter().map(|said| (said.message.role, said.message.content.len())).collect();
+        let results = [(Role::Tool, 1); 3];
+        assert_eq!(roles[..2], [(Role::User, 1), (Role::Assistant, 3)]);
+        assert_eq!((&roles[2..5], &roles[5..]), (&results[..], &[(Role::User, 1); 2][..]));
+        assert_eq!(said.iter().filter_map(|said| said.usage).map(|usage| usage.output_tokens).sum::<u64>(), 9);
+        assert!(said[..6].windows(2).all(|pair| pair[1].parent == Some(pair[0].position)));
+        assert_eq!(said[6].parent, Some(said[1].position));
     }
 
     #[test]
