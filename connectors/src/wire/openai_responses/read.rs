@@ -10,7 +10,7 @@ use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::Unreadable;
 use super::super::image::parse_data_uri;
-use super::super::members::{count, items, present, text};
+use super::super::members::{count, either, items, present, text};
 use super::super::openai_chat::arguments;
 use super::super::place::Place;
 use super::super::read::{ReadWarningKind, Reader};
@@ -52,6 +52,8 @@ enum Item {
     Said(Role),
     /// A tool's answer.
     Result,
+    /// What a user allows or not.
+    Approval,
     /// Something that the model made.
     Made,
 }
@@ -64,9 +66,17 @@ fn kind(item: &Json) -> Item {
             _ => Item::Made,
         },
         Some("function_call_output" | "custom_tool_call_output") => Item::Result,
+        Some("mcp_approval_response") => Item::Approval,
+        Some(kind) if kind.strip_suffix("_call_output").is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) => {
+            Item::Result
+        }
         _ => Item::Made,
     }
 }
+
+/// Tools of OpenAI's that run where the client is: their calls are `…_call`, what they answer is `…_call_output`. Others may run
+/// with the model, their outputs among its items.
+const CLIENT_TOOLS: [&str; 3] = ["computer", "local_shell", "apply_patch"];
 
 /// Every message and every result is a unit; so is a run of items that the model made.
 fn input<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
@@ -85,8 +95,15 @@ fn input<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
             Item::Result => {
                 reader.unit(Place::item("input", at));
                 let answer = content(item.get("output").unwrap_or(&Json::Null), reader);
-                let result = reader.tool_result(item.get("call_id").and_then(Json::as_str), None, answer, false);
+                let failed = text(item, "status").as_deref() == Some("failed");
+                let result = reader.tool_result(call_id(item), None, answer, failed);
                 reader.push(Role::Tool, vec![result]);
+                at += 1;
+            }
+            Item::Approval => {
+                reader.unit(Place::item("input", at));
+                let block = reader.unknown(item);
+                reader.push(Role::User, vec![block]);
                 at += 1;
             }
             Item::Made => {
@@ -115,6 +132,9 @@ fn made<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) -> Vec<ContentBlo
             Some("reasoning") => blocks.extend(reasoning(item)),
             Some("function_call") => blocks.push(call(item, "arguments", reader)),
             Some("custom_tool_call") => blocks.push(custom_call(item, reader)),
+            Some(kind) if kind.strip_suffix("_call").is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) => {
+                blocks.push(client_call(item, kind.strip_suffix("_call").unwrap_or(kind), reader));
+            }
             _ => blocks.push(reader.unknown(item)),
         }
     }
@@ -153,11 +173,25 @@ fn custom_call<'j>(item: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBl
     reader.tool_use(item.get("call_id").and_then(Json::as_str), name, input)
 }
 
-/// The blocks of a content that may be a string, a list of parts or nothing.
+/// A call of a tool that has no name and no arguments: its kind, and what it says beside its ids.
+fn client_call<'j>(item: &'j Json<'j>, tool: &'j str, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
+    let members = item.as_object().into_iter().flat_map(Object::iter);
+    let said = members.filter(|(key, _)| !["type", "id", "call_id", "status"].contains(key));
+    let input: Object = said.map(|(key, value)| (key, value.reborrow())).collect();
+    reader.tool_use(call_id(item), tool, input)
+}
+
+/// What joins a call and its result. Results of the shell on the client's side may name the item instead.
+fn call_id<'j>(item: &'j Json<'j>) -> Option<&'j str> {
+    either(item, ["call_id", "id"]).and_then(Json::as_str)
+}
+
+/// The blocks of a content that may be a string, one part, a list of parts or nothing.
 fn content<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     match content {
         Json::String(text) => vec![ContentBlock::text(&**text)],
         Json::Array(parts) => parts.iter().map(|item| part(item, reader)).collect(),
+        Json::Object(_) => vec![part(content, reader)],
         _ => Vec::new(),
     }
 }
@@ -166,7 +200,7 @@ fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j>
     let known = match json.get("type").and_then(Json::as_str) {
         Some("input_text" | "output_text" | "text") => text(json, "text").map(ContentBlock::Text),
         Some("refusal") => text(json, "refusal").map(ContentBlock::Text),
-        Some("input_image") => text(json, "image_url").map(image).map(ContentBlock::Image),
+        Some("input_image" | "computer_screenshot") => text(json, "image_url").map(image).map(ContentBlock::Image),
         _ => None,
     };
     known.unwrap_or_else(|| reader.unknown(json))
@@ -242,5 +276,45 @@ fn token_usage(json: &Json, reader: &mut Reader) -> TokenUsage {
         output_tokens: count(json, "output_tokens"),
         cached_input_tokens: cached,
         cache_creation_input_tokens: written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_schemas::message::Timestamp;
+
+    use super::super::super::dialect::OPENAI_RESPONSES;
+    use super::super::super::read::{Conversation, ReadContext};
+    use super::super::super::transfer::read_request;
+    use super::*;
+
+    #[test]
+    fn what_the_client_answers_is_not_said_by_the_model() {
+        let body = r#"{"input":[{"type":"message","role":"user","content":"hi"},
+            {"type":"computer_call","call_id":"c1","id":"i1","action":{"type":"click","x":1},"status":"completed"},
+            {"type":"computer_call_output","call_id":"c1","output":{"type":"computer_screenshot","image_url":"https://x.example/a.png"}},
+            {"type":"local_shell_call","call_id":"c2","action":{"command":["ls"]}},
+            {"type":"local_shell_call_output","id":"c2","output":"{}"},
+            {"type":"apply_patch_call","call_id":"c3","operation":{"type":"delete_file","path":"a"}},
+            {"type":"apply_patch_call_output","call_id":"c3","status":"failed","output":"no such file"},
+            {"type":"mcp_approval_request","id":"r1"},
+            {"type":"mcp_approval_response","approval_request_id":"r1","approve":true}]}"#;
+        let body = Json::parse(body.as_bytes()).unwrap();
+        let context = ReadContext::at(Timestamp::from_seconds(5));
+        let read = read_request(&OPENAI_RESPONSES, &body, &mut Conversation::new(""), &context).unwrap();
+        let messages = &read.request.messages;
+        let roles: Vec<_> = messages.iter().map(|message| message.role).collect();
+        let (made, told) = (Role::Assistant, Role::Tool);
+        assert_eq!(roles, [Role::User, made, told, made, told, made, told, made, Role::User]);
+        let named = |at: usize| match &messages[at].content[0] {
+            ContentBlock::ToolUse(call) => (call.name.to_string(), call.id.to_string(), false),
+            ContentBlock::ToolResult(result) => (String::new(), result.tool_use_id.to_string(), result.is_error),
+            other => panic!("{other:?}"),
+        };
+        for (at, (name, failed)) in [(1, ("computer", false)), (3, ("local_shell", false)), (5, ("apply_patch", true))]
+        {
+            let (call, result) = (named(at), named(at + 1));
+            assert_eq!((call.0.as_str(), call.1, failed), (name, result.1, result.2));
+        }
     }
 }
