@@ -21,6 +21,11 @@ impl Json<'_> {
     /// Feeds the value to `hasher` so that equal values, whatever their spelling and order, feed the same bytes and
     /// different values different ones.
     pub fn feed(&self, hasher: &mut Hasher) {
+        self.feed_without(&[], hasher);
+    }
+
+    /// [`Json::feed`] of the value without the members `left_out` of objects, however deep.
+    pub fn feed_without(&self, left_out: &[&str], hasher: &mut Hasher) {
         match self {
             Json::Null => feed_tag(b'0', 0, hasher),
             Json::Bool(value) => feed_tag(b'b', usize::from(*value), hasher),
@@ -28,9 +33,9 @@ impl Json<'_> {
             Json::String(text) => feed_text(text, hasher),
             Json::Array(items) => {
                 feed_tag(b'a', items.len(), hasher);
-                items.iter().for_each(|item| item.feed(hasher));
+                items.iter().for_each(|item| item.feed_without(left_out, hasher));
             }
-            Json::Object(object) => object.feed(hasher),
+            Json::Object(object) => object.feed_without(left_out, hasher),
         }
     }
 }
@@ -47,12 +52,16 @@ impl Object<'_> {
 
     /// [`Json::feed`] of the object, its members in the order of their keys.
     pub fn feed(&self, hasher: &mut Hasher) {
-        feed_tag(b'o', self.len(), hasher);
-        let mut members: Vec<_> = self.iter().collect();
+        self.feed_without(&[], hasher);
+    }
+
+    fn feed_without(&self, left_out: &[&str], hasher: &mut Hasher) {
+        let mut members: Vec<_> = self.iter().filter(|(key, _)| !left_out.contains(key)).collect();
+        feed_tag(b'o', members.len(), hasher);
         members.sort_unstable_by_key(|(key, _)| *key);
         for (key, value) in members {
             feed_text(key, hasher);
-            value.feed(hasher);
+            value.feed_without(left_out, hasher);
         }
     }
 }

@@ -28,7 +28,8 @@ pub const TOOL_USE_PREFIX: &str = "tu_";
 /// Where a message stands: everything before it, its role and its content, as one digest.
 ///
 /// Thinking doesn't count, because clients leave it out when they resend an answer, and neither do the ids of calls, because
-/// they change when a session moves to another provider; a result counts with the call that it answers.
+/// they change when a session moves to another provider; a result counts with the call that it answers. Marks of what a provider
+/// is to cache move on with every request, so they don't count either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {
     digest: [u8; 32],
@@ -115,6 +116,7 @@ impl Thread {
     fn feed_block(&mut self, block: &ContentBlock, hasher: &mut Hasher) {
         match block {
             ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. } => return,
+            _ if is_cache_mark(block) => return,
             _ => feed_text(block.tag(), hasher),
         }
         match block {
@@ -131,13 +133,22 @@ impl Thread {
             ContentBlock::ToolResult(result) => {
                 hasher.update(self.calls.get(&*result.tool_use_id).unwrap_or(&[0; 32]));
                 hasher.update(&[u8::from(result.is_error)]);
-                hasher.update(&(result.content.len() as u64).to_le_bytes());
+                let blocks = result.content.iter().filter(|block| !is_cache_mark(block)).count();
+                hasher.update(&(blocks as u64).to_le_bytes());
                 result.content.iter().for_each(|block| self.feed_block(block, hasher));
             }
-            ContentBlock::Unknown(block) => block.json.feed(hasher),
+            ContentBlock::Unknown(block) => block.json.feed_without(&CACHE_MARKS, hasher),
             ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. } => {}
         }
     }
+}
+
+/// Members that say what a provider is to cache: beside a block's own, or as a block by itself.
+const CACHE_MARKS: [&str; 2] = ["cache_control", "cachePoint"];
+
+fn is_cache_mark(block: &ContentBlock) -> bool {
+    let members = |block: &Object| block.len() == 1 && block.keys().all(|key| CACHE_MARKS.contains(&key));
+    matches!(block, ContentBlock::Unknown(unknown) if unknown.json.as_object().is_some_and(members))
 }
 
 fn call_digest(name: &str, input: &Object) -> [u8; 32] {
@@ -149,7 +160,7 @@ fn call_digest(name: &str, input: &Object) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::block::{ToolResultBlock, ToolUseBlock};
+    use super::super::block::{Origin, ToolResultBlock, ToolUseBlock, UnknownBlock};
     use super::*;
 
     fn call(id: &'static str, name: &'static str) -> ContentBlock<'static> {
@@ -195,6 +206,21 @@ mod tests {
         assert_eq!(first, two.advance(Role::Assistant, &[call("call_x", "a"), call("call_y", "b")]));
         assert_eq!(one.advance(Role::Tool, &[answer("toolu_2")]), two.clone().advance(Role::Tool, &[answer("call_y")]));
         assert_ne!(one.position(), two.advance(Role::Tool, &[answer("call_x")]), "it answers another call");
+    }
+
+    #[test]
+    fn marks_of_what_to_cache_move_without_moving_a_message() {
+        let unknown = |text: &'static str| {
+            let json = Json::parse(text.as_bytes()).unwrap();
+            ContentBlock::Unknown(UnknownBlock { origin: Origin::Wire("p/e".into()), json })
+        };
+        let place = |blocks: &[ContentBlock]| Thread::new("s").advance(Role::User, blocks);
+        let plain = place(&[unknown(r#"{"type":"document","source":{"data":"A"}}"#)]);
+        let marked =
+            unknown(r#"{"type":"document","source":{"data":"A","cache_control":{}},"cache_control":{"type":"e"}}"#);
+        assert_eq!(place(&[marked.clone()]), plain);
+        assert_eq!(place(&[marked, unknown(r#"{"cachePoint":{"type":"default"}}"#)]), plain);
+        assert_ne!(place(&[unknown(r#"{"type":"document","source":{"data":"B"}}"#)]), plain);
     }
 
     #[test]
