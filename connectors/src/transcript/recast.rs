@@ -6,8 +6,9 @@ use gristmill_schemas::json::{Json, Number, Object};
 use serde_norway::Value as Yaml;
 
 use super::kind::{TranscriptKind, whole};
-use super::line::{FaultCode, LineFault, lines};
+use super::line::{FaultCode, LINE_LIMIT_BYTES, LineFault, lines};
 use crate::wire::dialect;
+use crate::wire::members::{object, text};
 
 /// Exchange lines; line `n` is entry `n` of the file.
 #[derive(Debug, Default)]
@@ -70,8 +71,16 @@ fn batch_line(json: &Json) -> Option<Object<'static>> {
     let id = json.get("custom_id").and_then(Json::as_str).unwrap_or_default();
     let mut exchange = Object::new();
     exchange.insert("id", id.to_owned());
-    if let Some(body) = json.get("body") {
-        let (provider, endpoint) = place_of_url("https://api.openai.com", json.get("url").and_then(Json::as_str)?);
+    if let Some(body) = json.get("body").or_else(|| json.get("params")) {
+        let (provider, endpoint) = match json.get("url").and_then(Json::as_str) {
+            Some(url) => place_of_url("https://api.openai.com", url),
+            // Who names the whole request `params` is known; else its shape tells.
+            None if json.get("params").is_some() => ("anthropic".to_owned(), "messages".to_owned()),
+            None => {
+                let (provider, endpoint) = dialect::detect_request(body)?.key().split_once('/')?;
+                (provider.to_owned(), endpoint.to_owned())
+            }
+        };
         name(&mut exchange, &provider, &endpoint);
         exchange.insert("request", body.clone().into_owned());
         return Some(exchange);
@@ -154,6 +163,8 @@ struct Http<'h> {
     url: &'h str,
     status: Option<Json<'static>>,
     recorded_at: Option<&'h str>,
+    /// The `Date` header of the response.
+    date: Option<&'h str>,
     content_type: String,
     request: Option<Text<'h>>,
     response: Option<Text<'h>>,
@@ -162,7 +173,7 @@ struct Http<'h> {
 /// A body: text, bytes in base64, or JSON that the recorder has read already.
 enum Text<'h> {
     Plain(Cow<'h, str>),
-    Base64(&'h str),
+    Base64(Cow<'h, str>),
     Json(&'h Json<'h>),
 }
 
@@ -174,6 +185,9 @@ impl Http<'_> {
         exchange.insert("url_path", path_of(self.url).to_owned());
         exchange.insert("status", self.status.unwrap_or_default());
         exchange.insert("recorded_at", self.recorded_at.map_or(Json::Null, |time| Json::from(time.to_owned())));
+        if let Some(date) = self.date {
+            exchange.insert("response_headers", object("date", date.to_owned()));
+        }
         if let Some(request) = self.request {
             let (key, value) = request.value("request", "request_text");
             exchange.insert(key, value);
@@ -181,7 +195,7 @@ impl Http<'_> {
         match self.response {
             Some(Text::Base64(encoded)) if self.content_type.contains("eventstream") => {
                 exchange.insert("framing", "aws-eventstream");
-                exchange.insert("response_b64", encoded.to_owned());
+                exchange.insert("response_b64", encoded.into_owned());
             }
             Some(Text::Plain(text)) if self.content_type.contains("event-stream") => {
                 exchange.insert("framing", "sse");
@@ -206,7 +220,7 @@ impl Text<'_> {
     fn value(self, json: &'static str, text: &'static str) -> (&'static str, Json<'static>) {
         match self {
             Text::Json(value) => (json, value.clone().into_owned()),
-            Text::Base64(encoded) => (text, Json::from(encoded.to_owned())),
+            Text::Base64(encoded) => (text, Json::from(encoded.into_owned())),
             Text::Plain(plain) => match Json::parse(plain.as_bytes()) {
                 Ok(value @ (Json::Object(_) | Json::Array(_))) => (json, value.into_owned()),
                 _ => (text, Json::from(plain.into_owned())),
@@ -225,6 +239,7 @@ fn har_entry(entry: &Json) -> Option<Object<'static>> {
         url: request.get("url").and_then(Json::as_str)?,
         status: response.get("status").map(|status| status.clone().into_owned()),
         recorded_at: entry.get("startedDateTime").and_then(Json::as_str),
+        date: header(response, "date"),
         content_type: text(content, "mimeType").unwrap_or_default(),
         request: request
             .get("postData")
@@ -235,33 +250,65 @@ fn har_entry(entry: &Json) -> Option<Object<'static>> {
     Some(http.exchange())
 }
 
-/// Base64 that is text is text.
+/// Base64 that is text is text, if need be after it is unpacked.
 fn decoded(encoded: &str) -> Text<'_> {
     use base64::Engine as _;
-    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).ok();
-    match bytes.and_then(|bytes| String::from_utf8(bytes).ok()) {
-        Some(text) => Text::Plain(text.into()),
-        None => Text::Base64(encoded),
+    let base64 = &base64::engine::general_purpose::STANDARD;
+    let Ok(bytes) = base64.decode(encoded) else { return Text::Base64(encoded.into()) };
+    let unpacked = unpacked(&bytes);
+    let repacked = unpacked.as_ref().map(|bytes| base64.encode(bytes));
+    match String::from_utf8(unpacked.unwrap_or(bytes)) {
+        Ok(text) => Text::Plain(text.into()),
+        Err(_) => Text::Base64(repacked.map_or(encoded.into(), Cow::Owned)),
     }
+}
+
+/// What every gzip stream begins with.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// A gzip stream, unpacked; `None` if it is none, is broken or is longer than a line may be.
+fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
+    use std::io::Read as _;
+    let mut unpacked = Vec::new();
+    let stream = Some(bytes).filter(|bytes| bytes.starts_with(&GZIP_MAGIC))?;
+    let limit = LINE_LIMIT_BYTES as u64;
+    flate2::read::MultiGzDecoder::new(stream).take(limit + 1).read_to_end(&mut unpacked).ok()?;
+    (unpacked.len() as u64 <= limit).then_some(unpacked)
 }
 
 fn cassette(bytes: &[u8]) -> Recast {
     if bytes.trim_ascii_start().starts_with(b"{") {
         return document(bytes, |json| entries(json, "", interaction));
     }
-    match serde_norway::from_slice::<Yaml>(bytes) {
-        Ok(yaml) => entries(&json_of_yaml(&yaml, YAML_LEVELS), "", interaction),
+    // Bodies that are no UTF-8 stand in base64; nothing else may be in a YAML file.
+    let Ok(text) = std::str::from_utf8(bytes) else { return Recast::fault_of_file(bytes, "not UTF-8") };
+    let tag = unused_tag(text);
+    match serde_norway::from_str::<Yaml>(&text.replace(BINARY, &tag)) {
+        Ok(yaml) => entries(&json_of_yaml(&yaml, &tag, YAML_LEVELS), "", interaction),
         Err(error) => Recast::fault_of_file(bytes, error.to_string()),
     }
+}
+
+/// The tag of bytes in base64. YAML's own tags are lost where a value is read, so another stands for it there; some recorders write
+/// the same as a tag of theirs.
+const BINARY: &str = "!!binary";
+const LOCAL_BINARY: &str = "!binary";
+
+/// A tag that `text` doesn't hold.
+fn unused_tag(text: &str) -> String {
+    let tags = (0_u64..).map(|number| format!("{LOCAL_BINARY}{number}"));
+    tags.skip_while(|tag| text.contains(tag.as_str())).next().unwrap_or_default()
 }
 
 /// Levels of YAML that are followed.
 const YAML_LEVELS: usize = 96;
 
-fn json_of_yaml(yaml: &Yaml, levels: usize) -> Json<'static> {
+/// YAML in which `tag` stands for [`BINARY`] as JSON.
+fn json_of_yaml(yaml: &Yaml, tag: &str, levels: usize) -> Json<'static> {
     if levels == 0 {
         return Json::Null;
     }
+    let below = |yaml: &Yaml| json_of_yaml(yaml, tag, levels - 1);
     match yaml {
         Yaml::Null => Json::Null,
         Yaml::Bool(value) => Json::Bool(*value),
@@ -270,15 +317,18 @@ fn json_of_yaml(yaml: &Yaml, levels: usize) -> Json<'static> {
             let double = || number.as_f64().and_then(Number::from_f64).map(Json::Number);
             integer.or_else(double).unwrap_or_default()
         }
-        Yaml::String(text) => Json::from(text.clone()),
-        Yaml::Sequence(items) => Json::Array(items.iter().map(|item| json_of_yaml(item, levels - 1)).collect()),
+        Yaml::String(text) => Json::from(text.replace(tag, BINARY)),
+        Yaml::Sequence(items) => Json::Array(items.iter().map(below).collect()),
         Yaml::Mapping(members) => Json::Object(
-            members
-                .iter()
-                .filter_map(|(key, value)| Some((key.as_str()?.to_owned(), json_of_yaml(value, levels - 1))))
-                .collect(),
+            members.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), below(value)))).collect(),
         ),
-        Yaml::Tagged(tagged) => json_of_yaml(&tagged.value, levels - 1),
+        Yaml::Tagged(tagged) => match &tagged.value {
+            Yaml::String(text) if tagged.tag == tag || tagged.tag == LOCAL_BINARY => {
+                let encoded: String = text.split_ascii_whitespace().collect();
+                Json::Object(object("base64_string", encoded))
+            }
+            value => below(value),
+        },
     }
 }
 
@@ -290,7 +340,8 @@ fn interaction(json: &Json) -> Option<Object<'static>> {
         url: ["uri", "url"].iter().find_map(|key| request.get(key)?.as_str())?,
         status: status.and_then(|status| status.get("code")).or(status).map(|status| status.clone().into_owned()),
         recorded_at: json.get("recorded_at").and_then(Json::as_str),
-        content_type: header(response, "content-type"),
+        date: header(response, "date"),
+        content_type: header(response, "content-type").unwrap_or_default().to_ascii_lowercase(),
         request: message_body(request),
         response: message_body(response),
     };
@@ -301,23 +352,26 @@ fn message_body<'h>(message: &'h Json<'h>) -> Option<Text<'h>> {
     if let Some(parsed) = message.get("parsed_body") {
         return Some(Text::Json(parsed));
     }
-    match message.get("body")? {
-        Json::String(text) => Some(Text::Plain(Cow::Borrowed(text))),
-        body => {
-            let text = |key| body.get(key).and_then(Json::as_str);
-            let plain = text("string").or_else(|| text("content")).map(|text| Text::Plain(text.into()));
-            plain.or_else(|| text("base64_string").map(decoded))
-        }
-    }
-    .filter(|text| !matches!(text, Text::Plain(plain) if plain.is_empty()))
+    let body = message.get("body")?;
+    let inside = || ["string", "content"].iter().find_map(|key| text_or_bytes(body.get(key)?));
+    text_or_bytes(body).or_else(inside).filter(|text| !matches!(text, Text::Plain(plain) if plain.is_empty()))
 }
 
-/// The first value of a header.
-fn header(message: &Json, wanted: &str) -> String {
-    let headers = message.get("headers").and_then(Json::as_object);
-    let found = headers.and_then(|headers| headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(wanted)));
-    let value = found.map(|(_, value)| value.as_array().and_then(<[Json]>::first).unwrap_or(value));
-    value.and_then(Json::as_str).unwrap_or_default().to_ascii_lowercase()
+fn text_or_bytes<'h>(json: &'h Json<'h>) -> Option<Text<'h>> {
+    let encoded = || json.get("base64_string").and_then(Json::as_str);
+    json.as_str().map(|text| Text::Plain(text.into())).or_else(|| encoded().map(decoded))
+}
+
+/// The first value of a header; headers are an object, or a list of names and values.
+fn header<'h>(message: &'h Json<'h>, wanted: &str) -> Option<&'h str> {
+    let value = match message.get("headers")? {
+        Json::Array(headers) => {
+            let named = |header: &&Json| text(header, "name").is_some_and(|name| name.eq_ignore_ascii_case(wanted));
+            headers.iter().find(named)?.get("value")?
+        }
+        headers => headers.as_object()?.iter().find(|(key, _)| key.eq_ignore_ascii_case(wanted))?.1,
+    };
+    value.as_array().and_then(<[Json]>::first).unwrap_or(value).as_str()
 }
 
 fn path_of(url: &str) -> &str {
@@ -392,7 +446,10 @@ fn place_of_url(base: &str, url: &str) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_schemas::message::Timestamp;
+
     use super::*;
+    use crate::wire::exchange::Exchange;
 
     fn told(text: &str, kind: TranscriptKind) -> Vec<String> {
         let recast = recast(text.as_bytes(), kind).unwrap();
@@ -414,8 +471,16 @@ mod tests {
             r#"{"custom_id":"0","method":"POST","url":"/v1/responses","body":{"input":"x"}}"#,
             r#"{"custom_id":"0","response":{"status_code":200,"body":{"object":"response","output":[]}},"error":null}"#,
             r#"{"custom_id":"0","result":{"type":"succeeded","message":{"type":"message","content":[]}}}"#,
+            r#"{"custom_id":"0","params":{"max_tokens":1,"messages":[]}}"#,
+            r#"{"custom_id":"0","body":{"max_tokens":1,"messages":[{"role":"user","content":"hi"}]}}"#,
         ];
-        let expected = ["openai/responses request", "openai/responses response", "anthropic/messages response"];
+        let expected = [
+            "openai/responses request",
+            "openai/responses response",
+            "anthropic/messages response",
+            "anthropic/messages request",
+            "openai/chat request",
+        ];
         assert_eq!(told(&lines.join("\n"), TranscriptKind::Batch), expected);
     }
 
@@ -429,6 +494,30 @@ mod tests {
             told(yaml, TranscriptKind::Cassette),
             ["anthropic/messages request+response", "ollama/chat request+response_text"]
         );
+    }
+
+    /// `{"a":1}`, packed.
+    const PACKED: &str = "H4sIAAAAAAACA6tWSlSyMqwFAK+sG1YHAAAA";
+
+    #[test]
+    fn bodies_in_base64_are_read_and_unpacked_and_their_date_is_kept() {
+        let yaml = format!(
+            "interactions:\n- request:\n    uri: https://x.example/v1/messages\n    method: 'a !!binary0 b'\n    body: !!binary |\n      {PACKED}\n  response:\n    headers: {{Date: ['Fri, 08 May 2026 12:00:00 GMT']}}\n    body:\n      string: !binary |-\n        eyJh\n        IjoyfQ==\n  recorded_at: Fri, 08 May 2026 12:00:01 GMT\n"
+        );
+        let recast = recast(yaml.as_bytes(), TranscriptKind::Cassette).unwrap();
+        let json = Json::parse(recast.lines.as_bytes()).unwrap();
+        assert_eq!(json.get("request").map(Json::to_string).as_deref(), Some(r#"{"a":1}"#));
+        assert_eq!(json.get("response").map(Json::to_string).as_deref(), Some(r#"{"a":2}"#));
+        let exchange = Exchange::from_json(&json).unwrap();
+        assert_eq!(exchange.date, Timestamp::parse("2026-05-08T12:00:00Z"));
+        assert_eq!(exchange.recorded_at, Timestamp::parse("2026-05-08T12:00:01Z"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stay_bytes_and_a_broken_stream_is_no_panic() {
+        for (encoded, expected) in [("H4sIAAAA", "H4sIAAAA"), ("/w==", "/w=="), ("%", "%")] {
+            assert!(matches!(decoded(encoded), Text::Base64(kept) if kept == expected), "{encoded}");
+        }
     }
 
     #[test]

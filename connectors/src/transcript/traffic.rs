@@ -65,6 +65,9 @@ pub fn reading<'e>(exchange: &Exchange<'e>) -> Reading<'e> {
     if exchange.request.is_some_and(|body| !adapter.is_request(body)) {
         return Reading::Opaque("not a request of this dialect");
     }
+    if exchange.has_other_text {
+        return Reading::Opaque("a body that is neither JSON nor events");
+    }
     match &exchange.response {
         ResponseBody::Json(body) if !adapter.is_response(body) && adapter.errors().read(body).is_none() => {
             Reading::Opaque("not a response of this dialect")

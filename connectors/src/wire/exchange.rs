@@ -30,6 +30,8 @@ pub struct Exchange<'a> {
     pub request: Option<&'a Json<'a>>,
     /// The response.
     pub response: ResponseBody<'a>,
+    /// True if there is a body that is neither JSON nor events.
+    pub has_other_text: bool,
 }
 
 /// The body of a response.
@@ -99,10 +101,12 @@ impl<'a> Exchange<'a> {
             endpoint: endpoint.into(),
             url_path: text("url_path").unwrap_or_default().into(),
             status: present("status").and_then(status),
-            recorded_at: text("recorded_at").and_then(Timestamp::parse),
+            recorded_at: text("recorded_at")
+                .and_then(|time| Timestamp::parse(time).or_else(|| Timestamp::parse_http_date(time))),
             date: date.and_then(Timestamp::parse_http_date),
             request: present("request").filter(|request| request.as_str().is_none()),
             response: response(json),
+            has_other_text: OTHER_TEXT.iter().any(|key| text(key).is_some_and(|text| !text.trim().is_empty())),
         }
     }
 
@@ -121,6 +125,9 @@ impl<'a> Exchange<'a> {
         Some(Cow::Owned(percent_decoded(name)))
     }
 }
+
+/// Members for bodies that are neither JSON nor events.
+const OTHER_TEXT: [&str; 2] = ["request_text", "response_text"];
 
 /// A part of an address without its escapes.
 fn percent_decoded(text: &str) -> String {
