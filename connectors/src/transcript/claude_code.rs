@@ -4,6 +4,9 @@
 //! stand between messages and are passed through. One answer of the model is split over several lines that repeat its id and its
 //! usage, with results of its calls between them: they are one message here, the results follow it one after the other, and its usage
 //! counts once. Subagents have roots of their own.
+//!
+//! What Claude Code writes for other programs (`stream-json`) names no line before: there a line follows the last one of its session, or
+//! of its subagent.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
@@ -49,10 +52,11 @@ impl Entry {
 /// The messages of a session file. Lines without a time were made at `time`.
 pub fn session(bytes: &[u8], time: Timestamp) -> Messages {
     let (mut entries, mut order, mut faults) = (HashMap::new(), Vec::new(), Vec::new());
+    let mut streams = HashMap::new();
     for line in lines(bytes) {
         match line.json(bytes) {
             Ok(json) if json.as_object().is_some() => {
-                let Some((uuid, entry)) = entry(&json, line) else { continue };
+                let Some((uuid, entry)) = entry(&json, line, &mut streams) else { continue };
                 if let Slot::Vacant(slot) = entries.entry(uuid) {
                     order.push(slot.key().clone());
                     slot.insert(entry);
@@ -68,19 +72,35 @@ pub fn session(bytes: &[u8], time: Timestamp) -> Messages {
     (said, faults)
 }
 
-fn entry(json: &Json, line: Line) -> Option<(String, Entry)> {
+/// The last line of each session, and of each subagent by the call that began it, where lines don't name the one before.
+type Streams = HashMap<(String, String), String>;
+
+fn entry(json: &Json, line: Line, streams: &mut Streams) -> Option<(String, Entry)> {
     let text = |key| json.get(key).and_then(Json::as_str);
     let kind = text("type")?;
     let message = json.get("message").filter(|_| matches!(kind, "user" | "assistant"));
-    let parent = text("parentUuid").or_else(|| text("logicalParentUuid"));
+    let streamed = text("session_id").filter(|_| json.get("sessionId").is_none() && json.get("parentUuid").is_none());
+    let (uuid, parent) = match streamed {
+        Some(session) => {
+            message?;
+            let uuid = text("uuid").map_or_else(|| line.number.to_string(), str::to_owned);
+            let agent = text("parent_tool_use_id").unwrap_or_default();
+            let before = streams.insert((session.to_owned(), agent.to_owned()), uuid.clone());
+            (uuid, before)
+        }
+        None => {
+            let parent = text("parentUuid").or_else(|| text("logicalParentUuid"));
+            (text("uuid")?.to_owned(), parent.map(str::to_owned))
+        }
+    };
     let entry = Entry {
         line,
-        parent: parent.map(str::to_owned),
-        session: text("sessionId").unwrap_or_default().to_owned(),
+        parent,
+        session: text("sessionId").or(streamed).unwrap_or_default().to_owned(),
         time: text("timestamp").and_then(Timestamp::parse),
         message: message.map(|message| message.clone().into_owned()),
     };
-    Some((text("uuid")?.to_owned(), entry))
+    Some((uuid, entry))
 }
 
 /// The lines of a file by what they follow.
@@ -395,6 +415,30 @@ mod tests {
         assert_eq!(said.iter().filter_map(|said| said.usage).map(|usage| usage.output_tokens).sum::<u64>(), 9);
         assert!(said[..6].windows(2).all(|pair| pair[1].parent == Some(pair[0].position)));
         assert_eq!(said[6].parent, Some(said[1].position));
+    }
+
+    #[test]
+    fn what_is_written_for_other_programs_follows_line_by_line() {
+        let line = |kind: &str, agent: &str, message: &str| {
+            format!(r#"{{"type":"{kind}","session_id":"s","parent_tool_use_id":{agent},"message":{message}}}"#)
+        };
+        let text = [
+            r#"{"type":"system","subtype":"init","session_id":"s","uuid":"u"}"#.to_owned(),
+            line("assistant", "null", &answer(r#"{"type":"text","text":"let me"}"#)),
+            line("assistant", "null", &answer(r#"{"type":"tool_use","id":"toolu_1","name":"t","input":{}}"#)),
+            line("user", "\"toolu_1\"", &user("search")),
+            line(
+                "user",
+                "null",
+                r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok"}]}"#,
+            ),
+            r#"{"type":"result","subtype":"success","session_id":"s","usage":{"output_tokens":9}}"#.to_owned(),
+        ];
+        let (said, faults) = session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+        assert!(faults.is_empty() && said.iter().all(|said| said.message.session_id == "s"));
+        let roles: Vec<_> = said.iter().map(|said| (said.message.role, said.message.content.len())).collect();
+        assert_eq!(roles, [(Role::Assistant, 2), (Role::User, 1), (Role::Tool, 1)]);
+        assert_eq!((said[1].parent, said[2].parent), (None, Some(said[0].position)));
     }
 
     #[test]

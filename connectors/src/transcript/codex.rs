@@ -1,28 +1,54 @@
 //! Sessions of Codex: rollout files, and the events of `codex exec --json`.
 //!
-//! A rollout's `response_item` lines are items of the Responses dialect; what `event_msg` lines say is said there already. The
-//! events of an execution are items of their own kind, made into those of the dialect.
+//! A rollout's `response_item` lines are items of the Responses dialect; of `event_msg` lines only the counts of tokens say what isn't
+//! said there already. Older rollouts have the items themselves as lines. The events of an execution are items of their own kind,
+//! made into those of the dialect.
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::request::TokenUsage;
-use gristmill_schemas::message::{Role, Timestamp};
+use gristmill_schemas::message::request::{StopReason, TokenUsage};
+use gristmill_schemas::message::{MessageStatus, Role, Timestamp};
 
 use super::line::{FaultCode, Line, lines};
 use super::said::{Messages, Said};
-use crate::wire::members::{count, items, object, text};
+use crate::wire::members::{count, items, object, present, text};
 use crate::wire::read::{Conversation, ReadContext};
 use crate::wire::transfer::read_request;
 use crate::wire::{adapter::Adapter, dialect};
 
-/// The model of a session is told apart from its items.
+/// The model of a session is told apart from its items, turn by turn.
 #[derive(Default)]
 struct Session {
     id: Option<String>,
     model: Option<String>,
-    items: Vec<(Json<'static>, Line, Option<Timestamp>)>,
+    items: Vec<Item>,
     /// What a turn took, after so many items.
     usage: Vec<(usize, TokenUsage)>,
+    /// What all turns took, as it was told last.
+    total: Option<Json<'static>>,
 }
+
+/// An item of the Responses dialect.
+struct Item {
+    json: Json<'static>,
+    line: Line,
+    time: Option<Timestamp>,
+    /// The model of its turn.
+    model: Option<String>,
+}
+
+/// The item that stands for the failure of a turn.
+const FAILED: &str = "turn.failed";
+
+/// Types of lines of rollouts before these had envelopes.
+pub(super) const OLD_ITEMS: [&str; 7] = [
+    "message",
+    "reasoning",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "local_shell_call",
+];
 
 /// The messages of a session file. Lines without a time were made at `time`.
 pub fn session(bytes: &[u8], time: Timestamp) -> Messages {
@@ -46,67 +72,105 @@ impl Session {
             "session_meta" => self.id = text(payload, "id").map(|id| id.into_owned()),
             "thread.started" => self.id = text(json, "thread_id").map(|id| id.into_owned()),
             "turn_context" => self.model = text(payload, "model").map(|model| model.into_owned()),
-            "response_item" => self.items.push((payload.clone().into_owned(), line, time)),
+            "response_item" => self.push(payload, line, time),
+            "event_msg" if text(payload, "type").as_deref() == Some("token_count") => self.count(payload),
             "item.completed" => {
                 let made = json.get("item").map(executed).unwrap_or_default();
-                self.items.extend(made.into_iter().map(|item| (item, line.clone(), time)));
+                made.iter().for_each(|item| self.push(item, line.clone(), time));
             }
+            FAILED => self.push(json, line, time),
             "turn.completed" => {
                 if let Some(usage) = json.get("usage") {
                     self.usage.push((self.items.len(), token_usage(usage)));
                 }
             }
             // What rollouts looked like before they had envelopes.
-            "message" | "function_call" | "function_call_output" | "reasoning" => {
-                self.items.push((json.clone().into_owned(), line, time));
-            }
+            kind if OLD_ITEMS.contains(&kind) => self.push(json, line, time),
+            "" if json.get("instructions").is_some() => self.id = text(json, "id").map(|id| id.into_owned()),
             _ => {}
         }
+    }
+
+    fn push(&mut self, item: &Json, line: Line, time: Option<Timestamp>) {
+        self.items.push(Item { json: item.clone().into_owned(), line, time, model: self.model.clone() });
+    }
+
+    /// The counts of the last answer. They are told again whenever something else about limits is news.
+    fn count(&mut self, payload: &Json) {
+        let info = payload.get("info").unwrap_or(&Json::Null);
+        let total = info.get("total_token_usage").cloned().map(Json::into_owned);
+        let again = total.is_some() && total == self.total;
+        if let Some(last) = info.get("last_token_usage").filter(|_| !again) {
+            self.usage.push((self.items.len(), token_usage(last)));
+        }
+        self.total = total.or(self.total.take());
     }
 
     fn messages(self, time: Timestamp) -> Vec<Said> {
         let adapter: &'static dyn Adapter = &dialect::OPENAI_RESPONSES;
         let mut conversation = Conversation::new(self.id.as_deref().unwrap_or_default());
         let (mut said, mut parent): (Vec<Said>, _) = (Vec::new(), None);
-        let mut ends = Vec::new();
+        let mut starts = Vec::new();
         for (start, end) in runs(&self.items) {
             let run = &self.items[start..end];
-            let Some((_, line, own)) = run.first() else { continue };
-            let context = ReadContext { time: own.unwrap_or(time), first_seen: None, session: self.id.as_deref() };
-            let body = object("input", run.iter().map(|(item, ..)| item.reborrow()).collect::<Vec<_>>());
+            let Some(first) = run.first() else { continue };
+            let model = first.model.as_ref().or(self.model.as_ref());
+            let failed = run.iter().any(|item| text(&item.json, "type").as_deref() == Some(FAILED));
+            let context =
+                ReadContext { time: first.time.unwrap_or(time), first_seen: None, session: self.id.as_deref() };
+            let body = object("input", run.iter().map(|item| item.json.reborrow()).collect::<Vec<_>>());
             let body = Json::Object(body);
             let Ok(read) = read_request(adapter, &body, &mut conversation, &context) else { continue };
             for (message, position) in read.request.messages.into_iter().zip(read.positions) {
                 let mut message = message.into_owned();
                 if message.role == Role::Assistant {
                     message.metadata.provider = Some("openai".into());
-                    message.metadata.model = self.model.as_ref().map(|model| format!("openai:{model}").into());
+                    message.metadata.model = model.map(|model| format!("openai:{model}").into());
                 }
-                said.push(Said { position, parent, message, stop_reason: None, usage: None, line: line.clone() });
-                ends.push(end);
+                if failed {
+                    message.metadata.status = MessageStatus::Error;
+                }
+                let stop_reason = failed.then_some(StopReason::Error);
+                said.push(Said { position, parent, message, stop_reason, usage: None, line: first.line.clone() });
+                starts.push(start);
                 parent = Some(position);
             }
         }
         for (after, usage) in self.usage {
-            let last = (0..said.len()).rev().find(|at| ends[*at] <= after && said[*at].message.role == Role::Assistant);
-            if let Some(last) = last.and_then(|at| said.get_mut(at)) {
-                last.usage = Some(usage);
+            let told = said
+                .iter_mut()
+                .zip(&starts)
+                .rev()
+                .find(|(said, start)| **start < after && said.message.role == Role::Assistant);
+            if let Some((said, _)) = told {
+                said.usage = Some(said.usage.map_or(usage, |known| sum(known, usage)));
             }
         }
         said
     }
 }
 
-/// Runs of items that are read together: what the model made in a row, everything else alone.
-fn runs(items: &[(Json, Line, Option<Timestamp>)]) -> Vec<(usize, usize)> {
-    let made = |item: &Json| {
-        let role = item.get("role").and_then(Json::as_str);
-        let kind = item.get("type").and_then(Json::as_str).unwrap_or("message");
+/// What one answer took after the other: a model may be asked twice before anyone else says something.
+fn sum(one: TokenUsage, two: TokenUsage) -> TokenUsage {
+    TokenUsage {
+        input_tokens: one.input_tokens.saturating_add(two.input_tokens),
+        output_tokens: one.output_tokens.saturating_add(two.output_tokens),
+        cached_input_tokens: one.cached_input_tokens.saturating_add(two.cached_input_tokens),
+        cache_creation_input_tokens: one.cache_creation_input_tokens.saturating_add(two.cache_creation_input_tokens),
+    }
+}
+
+/// Runs of items that are read together: what one model made in a row, everything else alone.
+fn runs(items: &[Item]) -> Vec<(usize, usize)> {
+    let made = |item: &Item| {
+        let role = item.json.get("role").and_then(Json::as_str);
+        let kind = item.json.get("type").and_then(Json::as_str).unwrap_or("message");
         !kind.ends_with("_output") && (kind != "message" || role == Some("assistant"))
     };
     let mut runs: Vec<(usize, usize)> = Vec::new();
-    for (at, (item, ..)) in items.iter().enumerate() {
-        let goes_on = at > 0 && made(item) && items.get(at - 1).is_some_and(|(before, ..)| made(before));
+    for (at, item) in items.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|before| items.get(before));
+        let goes_on = made(item) && before.is_some_and(|before| made(before) && before.model == item.model);
         match runs.last_mut().filter(|_| goes_on) {
             Some((_, end)) => *end = at + 1,
             None => runs.push((at, at + 1)),
@@ -138,20 +202,31 @@ fn executed(item: &Json) -> Vec<Json<'static>> {
         "command_execution" => {
             let command = object("command", item.get("command").cloned().unwrap_or_default().into_owned());
             let output = text(item, "aggregated_output").unwrap_or_default().into_owned();
-            call(&id, "shell", command, Json::from(output))
+            let code = item.get("exit_code").and_then(Json::as_i64).unwrap_or(0);
+            call(&id, "shell", command, (output, code != 0 || has_failed(item)))
         }
         "mcp_tool_call" => {
             let name = text(item, "tool").unwrap_or_default().into_owned();
             let arguments = item.get("arguments").and_then(Json::as_object).cloned().unwrap_or_default();
             let result = item.get("result").unwrap_or(&Json::Null);
-            let texts: Vec<_> = items(result, "content").iter().filter_map(|part| text(part, "text")).collect();
-            call(&id, &name, arguments.into_owned(), Json::from(texts.join("\n")))
+            let error = present(item, "error");
+            let texts = items(result, "content").iter().chain(error).filter_map(|part| {
+                let said = text(part, "text").or_else(|| text(part, "message"));
+                said.or_else(|| part.as_str().map(Into::into))
+            });
+            let output = texts.collect::<Vec<_>>().join("\n");
+            call(&id, &name, arguments.into_owned(), (output, error.is_some() || has_failed(item)))
         }
         _ => vec![item.clone().into_owned()],
     }
 }
 
-fn call(id: &str, name: &str, arguments: Object<'static>, output: Json<'static>) -> Vec<Json<'static>> {
+fn has_failed(item: &Json) -> bool {
+    text(item, "status").as_deref() == Some("failed")
+}
+
+/// A call and what it brought, which says whether it failed.
+fn call(id: &str, name: &str, arguments: Object<'static>, (output, failed): (String, bool)) -> Vec<Json<'static>> {
     let mut call = object("type", "function_call");
     call.insert("call_id", id.to_owned());
     call.insert("name", name.to_owned());
@@ -159,6 +234,9 @@ fn call(id: &str, name: &str, arguments: Object<'static>, output: Json<'static>)
     let mut result = object("type", "function_call_output");
     result.insert("call_id", id.to_owned());
     result.insert("output", output);
+    if failed {
+        result.insert("status", "failed");
+    }
     vec![Json::Object(call), Json::Object(result)]
 }
 
@@ -174,6 +252,8 @@ fn token_usage(json: &Json) -> TokenUsage {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_schemas::message::ContentBlock;
+
     use super::*;
 
     fn roles(text: &str) -> Vec<(Role, usize)> {
@@ -205,5 +285,61 @@ mod tests {
         assert_eq!(roles(text), [(Role::Assistant, 2), (Role::Tool, 1), (Role::Assistant, 1)]);
         let (said, _) = session(text.as_bytes(), Timestamp::from_seconds(0));
         assert_eq!(said[2].usage.map(|usage| (usage.input_tokens, usage.cached_input_tokens)), Some((6, 4)));
+    }
+
+    #[test]
+    fn every_turn_has_its_own_model_and_counts() {
+        let spoken = |role: &str| format!(r#"{{"type":"response_item","payload":{{"role":"{role}","content":"x"}}}}"#);
+        let model = |name: &str| format!(r#"{{"type":"turn_context","payload":{{"model":"{name}"}}}}"#);
+        let count = |last: u64, total: u64| {
+            format!(
+                r#"{{"type":"event_msg","payload":{{"type":"token_count","info":{{"last_token_usage":{{"output_tokens":{last}}},"total_token_usage":{{"output_tokens":{total}}}}}}}}}"#
+            )
+        };
+        let lines = [
+            model("a"),
+            spoken("user"),
+            spoken("assistant"),
+            count(3, 3),
+            count(3, 3),
+            model("b"),
+            spoken("assistant"),
+            count(4, 7),
+            spoken("assistant"),
+            count(4, 11),
+        ];
+        let (said, _) = session(lines.join("\n").as_bytes(), Timestamp::from_seconds(0));
+        let told: Vec<_> = said
+            .iter()
+            .map(|said| (said.message.metadata.model.as_deref(), said.usage.map(|usage| usage.output_tokens)))
+            .collect();
+        assert_eq!(told, [(None, None), (Some("openai:a"), Some(3)), (Some("openai:b"), Some(8))]);
+    }
+
+    #[test]
+    fn what_failed_in_an_execution_says_so() {
+        let text = r#"{"type":"item.completed","item":{"id":"i1","type":"command_execution","command":"f","aggregated_output":"boom","exit_code":1}}
+            {"type":"item.completed","item":{"id":"i2","type":"mcp_tool_call","tool":"s","result":null,"error":{"message":"not found"}}}
+            {"type":"turn.failed","error":{"message":"stream disconnected"}}"#;
+        let (said, _) = session(text.as_bytes(), Timestamp::from_seconds(0));
+        let results = [(1, "boom"), (3, "not found")];
+        for (at, expected) in results {
+            let ContentBlock::ToolResult(result) = &said[at].message.content[0] else { panic!("no result") };
+            assert_eq!((result.is_error, result.content[0].as_text()), (true, Some(expected)));
+        }
+        let last = said.last().unwrap();
+        assert_eq!((last.message.metadata.status, last.stop_reason), (MessageStatus::Error, Some(StopReason::Error)));
+    }
+
+    #[test]
+    fn rollouts_without_envelopes_are_read() {
+        let text = r#"{"id":"s1","timestamp":"2025-07-10T15:20:26.000Z","instructions":null}
+            {"record_type":"state"}
+            {"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}
+            {"type":"function_call","id":"f","name":"shell","arguments":"{}","call_id":"c"}
+            {"type":"function_call_output","call_id":"c","output":"a"}"#;
+        assert_eq!(roles(text), [(Role::User, 1), (Role::Assistant, 1), (Role::Tool, 1)]);
+        let (said, _) = session(text.as_bytes(), Timestamp::from_seconds(0));
+        assert!(said.iter().all(|said| said.message.session_id == "s1"));
     }
 }

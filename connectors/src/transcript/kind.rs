@@ -4,8 +4,9 @@ use gristmill_schemas::json::{Json, JsonError};
 
 use super::line::{LINE_LIMIT_BYTES, lines};
 use super::memory::{self, letta};
-use super::{mcp, sqlite};
+use super::{codex, mcp, sqlite};
 use crate::wire::dialect;
+use crate::wire::members::items;
 
 /// Declares the kinds, each with its name and what it is: all that the command line says of them.
 macro_rules! kinds {
@@ -105,9 +106,13 @@ fn of_line(json: &Json) -> Option<TranscriptKind> {
         TranscriptKind::Batch
     } else if has("log") || has("interactions") || has("http_interactions") {
         return of_document(json);
-    } else if text("type").is_some_and(|kind| CODEX_TYPES.contains(&kind)) {
+    } else if text("type").is_some_and(|kind| CODEX_TYPES.contains(&kind)) || is_old_codex(json) {
         TranscriptKind::Codex
-    } else if has("sessionId") || has("parentUuid") || text("type").is_some_and(|kind| CLAUDE_TYPES.contains(&kind)) {
+    } else if is_claude_stream(json)
+        || has("sessionId")
+        || has("parentUuid")
+        || text("type").is_some_and(|kind| CLAUDE_TYPES.contains(&kind))
+    {
         TranscriptKind::ClaudeCode
     } else if has("blob_hex") || has("content_address") || has("grain") {
         TranscriptKind::GrainLines
@@ -124,6 +129,28 @@ fn of_line(json: &Json) -> Option<TranscriptKind> {
     } else {
         return None;
     })
+}
+
+/// A line of a rollout of Codex before these had envelopes: its head, its state, or an item of the Responses dialect.
+fn is_old_codex(json: &Json) -> bool {
+    let head = ["id", "timestamp", "instructions"].iter().all(|key| json.get(key).is_some());
+    let kind = json.get("type").and_then(Json::as_str);
+    let part = |part: &Json| matches!(part.get("type").and_then(Json::as_str), Some("input_text" | "output_text"));
+    match kind {
+        None => head || json.get("record_type").is_some(),
+        Some("message") => items(json, "content").first().is_some_and(part),
+        Some(kind) => codex::OLD_ITEMS.contains(&kind),
+    }
+}
+
+/// A line of what Claude Code writes for other programs.
+fn is_claude_stream(json: &Json) -> bool {
+    let told = match json.get("type").and_then(Json::as_str) {
+        Some("assistant" | "user") => json.get("message").is_some(),
+        Some("system" | "result") => json.get("subtype").is_some(),
+        _ => false,
+    };
+    told && json.get("session_id").is_some()
 }
 
 fn is_cmf(json: &Json) -> bool {
@@ -185,6 +212,22 @@ mod tests {
             ("not json\n{\"type\":\"summary\",\"leafUuid\":\"x\"}", "a.jsonl", None),
             (r#"{"type":"summary","leafUuid":"x"}"#, "a.jsonl", Some(TranscriptKind::ClaudeCode)),
             (r#"{"type":"thread.started","thread_id":"x"}"#, "a.jsonl", Some(TranscriptKind::Codex)),
+            (r#"{"id":"x","timestamp":"t","instructions":null}"#, "a.jsonl", Some(TranscriptKind::Codex)),
+            (
+                r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"x"}]}"#,
+                "a.jsonl",
+                Some(TranscriptKind::Codex),
+            ),
+            (
+                r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"x"}]}"#,
+                "a.json",
+                Some(TranscriptKind::Bodies),
+            ),
+            (
+                r#"{"type":"system","subtype":"init","session_id":"s","uuid":"x"}"#,
+                "a.jsonl",
+                Some(TranscriptKind::ClaudeCode),
+            ),
             (r#"{"id":"x","session_id":"s","role":"user","content":[]}"#, "a.jsonl", Some(TranscriptKind::Messages)),
             (r#"{"role":"user","content":[{"content_type":"text","text":"x"}]}"#, "a.jsonl", Some(TranscriptKind::Cmf)),
             (r#"{"content_address":"x","blob_hex":"00"}"#, "a.jsonl", Some(TranscriptKind::GrainLines)),

@@ -63,8 +63,14 @@ impl Adapter for Anthropic {
     }
 
     fn is_response(&self, body: &Json) -> bool {
+        let role = body.get("role").is_none_or(|role| role.as_str() == Some("assistant"));
+        // Items of OpenAI's Responses are messages, too, of other parts.
+        let own = |part: &Json| {
+            !matches!(part.get("type").and_then(Json::as_str), Some("output_text" | "input_text" | "refusal"))
+        };
         body.get("type").and_then(Json::as_str) == Some("message")
-            && body.get("content").and_then(Json::as_array).is_some()
+            && role
+            && body.get("content").and_then(Json::as_array).is_some_and(|parts| parts.iter().all(own))
     }
 
     fn read_request<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
