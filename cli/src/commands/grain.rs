@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::{
-    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Encoding, Grain, Mode, Payload, Sensitivity, encode_json,
-};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, encode_json};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::sign::{Delivery, SelfContained, SignatureStatus};
 
@@ -21,7 +19,7 @@ const LINE_LIMIT: u64 = 256 << 20;
 pub fn encode(lines: Lines) -> Result<Outcome, Failure> {
     each_line(lines.file, |line| {
         let grain = line.get("grain").ok_or_else(|| missing("grain"))?;
-        let encoded = encode_json(grain, options_of(line.get("options"))?)?;
+        let encoded = encode_json(grain, EncodeOptions::of_json(line.get("options"))?)?;
         Ok(object([
             ("content_address", encoded.address.to_string().into()),
             ("blob_hex", hex::encode(&encoded.blob).into()),
@@ -226,30 +224,4 @@ fn header_of(grain: &Grain<'_>, delivery: &Delivery<'_>) -> Json<'static> {
 
 fn marks_of(grain: &Grain<'_>) -> Json<'static> {
     Json::Array(grain.marks().iter().map(|mark| mark.name().into()).collect())
-}
-
-fn options_of(options: Option<&Json<'_>>) -> Result<EncodeOptions, GrainError> {
-    let Some(options) = options.filter(|options| !options.is_null()) else {
-        return Ok(EncodeOptions::default());
-    };
-    let wrong = |member: &'static str, expected: &str| {
-        GrainError::new(ErrorCode::Schema, format!("the option `{member}` must be {expected}")).field(member)
-    };
-    let flag = |member: &'static str| match options.get(member) {
-        None | Some(Json::Null) => Ok(false),
-        Some(value) => value.as_bool().ok_or_else(|| wrong(member, "true or false")),
-    };
-    let encoding = match options.get("encoding").map(|value| value.as_str()) {
-        None | Some(Some("msgpack")) => Encoding::MessagePack,
-        Some(Some("cbor")) => Encoding::Cbor,
-        _ => return Err(wrong("encoding", "msgpack or cbor")),
-    };
-    let sensitivity = match options.get("sensitivity") {
-        None | Some(Json::Null) => Sensitivity::Public,
-        Some(value) => match value.as_u64() {
-            Some(bits @ 0..=3) => Sensitivity::from_bits(bits as u8),
-            _ => return Err(wrong("sensitivity", "0, 1, 2 or 3")),
-        },
-    };
-    Ok(EncodeOptions { encoding, sensitivity, signed: flag("signed")?, compressed: flag("compressed")? })
 }

@@ -20,7 +20,7 @@ use super::line::{FaultCode, Line, LineFault, lines};
 use super::read::{Found, NO_EXCHANGE, ReadOptions, read_exchanges};
 use super::recast::recast;
 use super::said::{STOP_REASON, Said, TOKEN_USAGE, call_names};
-use super::told::{Made, Told, told};
+use super::told::{Made, Told, told, told_for_grains};
 use super::traffic::{Node, Reading, reading};
 use crate::wire::adapter::Adapter;
 use crate::wire::error::{read_error, write_error};
@@ -119,6 +119,11 @@ pub fn convert(
     } else if let Some(recast) = recast(bytes, conversion.from) {
         recast.faults.into_iter().for_each(|fault| (output.tell)(Notice::Fault(fault)));
         from_exchanges(recast.lines.as_bytes(), conversion, &mut output);
+    } else if conversion.to == Form::Grains {
+        let tell = &mut |part| {
+            grains_of_told(part, conversion.options.namespace, &mut |found| output.grain(found));
+        };
+        told_for_grains(bytes, conversion.from, conversion.options, tell);
     } else {
         told(bytes, conversion.from, conversion.options, &mut |part| from_told(part, conversion, &mut output));
     }
@@ -276,10 +281,6 @@ pub(super) fn message_json(
 }
 
 fn from_told(part: Told, conversion: Conversion<'_>, output: &mut Output<'_>) {
-    if conversion.to == Form::Grains {
-        grains_of_told(part, conversion.options.namespace, &mut |found| output.grain(found));
-        return;
-    }
     let Told { said, made, faults } = part;
     faults.into_iter().for_each(|fault| (output.tell)(Notice::Fault(fault)));
     for made in made {
@@ -498,6 +499,7 @@ mod tests {
                 assert_eq!(left.get(key), right.get(key), "{key}");
             }
         }
+        assert_eq!(converted(&text(&grains), TranscriptKind::GrainLines, Form::Grains, None), (grains, Vec::new()));
         let (cmf, _) = converted(&chat, TranscriptKind::Exchanges, Form::Cmf, None);
         assert_eq!(cmf.len(), 3);
         assert_eq!(converted(&text(&cmf), TranscriptKind::Cmf, Form::Messages, None).0.len(), 3);

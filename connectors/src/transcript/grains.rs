@@ -12,7 +12,7 @@ use super::line::{FaultCode, Line, LineFault};
 use super::read::{Found, ReadOptions, read_exchanges, survey_exchanges};
 use super::recast::recast;
 use super::said::Said;
-use super::told::{Made, Told, told};
+use super::told::{Made, Told, told_for_grains};
 use super::traffic::Node;
 use super::tree::Tree;
 
@@ -140,7 +140,7 @@ pub fn grains_of(
         return read_grains(recast.lines.as_bytes(), options, tell);
     }
     let mut counts = GrainCounts::default();
-    told(bytes, kind, options, &mut |part| counts.add(grains_of_told(part, options.namespace, tell)));
+    told_for_grains(bytes, kind, options, &mut |part| counts.add(grains_of_told(part, options.namespace, tell)));
     counts
 }
 

@@ -17,6 +17,7 @@
 //! | [`claude_code`], [`codex`], [`mcp`] | which messages are in the logs of agents? |
 //! | [`memory`] | which facts, with which history, are in the exports of memory systems? |
 //! | [`sqlite`] | how is the canonical schema read and written? |
+//! | [`carried`] | how do grains that come as JSON stay what they are? |
 //! | [`told`] | what do all these tell, in which parts? |
 //! | [`grains`] | which grains are all these messages, each once, each after what it refers to? |
 //! | [`spool`] | how does a transcript go where grains go? |
@@ -30,6 +31,7 @@
 //!
 //! What doesn't live here: what providers' fields mean ([`crate::wire`]), and what a grain is (the schemas).
 
+pub(crate) mod carried;
 pub mod check;
 pub mod claude_code;
 pub mod codex;

@@ -75,8 +75,8 @@ pub fn cmf_lines(bytes: &[u8], time: Timestamp) -> Messages {
     })
 }
 
-/// Grains, one a line: `{"grain": …}` or `{"blob_hex": …}`. Only events with a role are messages; their parents are named by their
-/// addresses.
+/// The messages among grains, one a line: `{"grain": …}` or `{"blob_hex": …}`. Only events with a role are messages; their parents are
+/// named by their addresses. All grains, as they are, are told by `carried`.
 pub fn grain_lines(bytes: &[u8]) -> Messages {
     let (mut said, mut faults) = (Vec::new(), Vec::new());
     let mut walk = Walk::default();
@@ -118,7 +118,7 @@ fn event_of(json: &Json) -> Result<Option<(Option<String>, Json<'static>)>, Stri
     Ok(is_message(&grain).then_some((Some(address), grain)))
 }
 
-fn decode_hex(digits: &str) -> Option<Vec<u8>> {
+pub(in crate::transcript) fn decode_hex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let byte = |pair: &[u8]| match pair {

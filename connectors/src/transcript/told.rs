@@ -10,7 +10,7 @@ use super::kind::TranscriptKind;
 use super::line::{Line, LineFault};
 use super::read::ReadOptions;
 use super::said::{self, Messages, Said};
-use super::{claude_code, codex, mcp, memory, sqlite};
+use super::{carried, claude_code, codex, mcp, memory, sqlite};
 
 /// A grain that is no part of a message: a fact, the definition of a tool, traffic that is kept whole.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +46,14 @@ pub struct Told {
 impl From<Messages> for Told {
     fn from((said, faults): Messages) -> Self {
         Told { said, made: Vec::new(), faults }
+    }
+}
+
+/// [`told`] for who wants grains: what is grains already isn't taken for messages, but stays as it is.
+pub fn told_for_grains(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>, tell: &mut dyn FnMut(Told)) {
+    match kind {
+        TranscriptKind::GrainLines => carried::grains(bytes, options, tell),
+        kind => told(bytes, kind, options, tell),
     }
 }
 

@@ -34,6 +34,38 @@ pub struct EncodeOptions {
     pub compressed: bool,
 }
 
+impl EncodeOptions {
+    /// The options as JSON lines have them beside a grain, each missing at its default.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Schema`] for an option of the wrong kind.
+    pub fn of_json(options: Option<&Json<'_>>) -> Result<Self, GrainError> {
+        let Some(options) = options.filter(|options| !options.is_null()) else {
+            return Ok(Self::default());
+        };
+        let wrong = |member: &'static str, expected: &str| {
+            GrainError::new(ErrorCode::Schema, format!("the option `{member}` must be {expected}")).field(member)
+        };
+        let flag = |member: &'static str| match options.get(member) {
+            None | Some(Json::Null) => Ok(false),
+            Some(value) => value.as_bool().ok_or_else(|| wrong(member, "true or false")),
+        };
+        let encoding = match options.get("encoding").map(|value| value.as_str()) {
+            None | Some(Some("msgpack")) => Encoding::MessagePack,
+            Some(Some("cbor")) => Encoding::Cbor,
+            _ => return Err(wrong("encoding", "msgpack or cbor")),
+        };
+        let sensitivity = match options.get("sensitivity") {
+            None | Some(Json::Null) => Sensitivity::Public,
+            Some(value) => match value.as_u64() {
+                Some(bits @ 0..=3) => Sensitivity::from_bits(bits as u8),
+                _ => return Err(wrong("sensitivity", "0, 1, 2 or 3")),
+            },
+        };
+        Ok(Self { encoding, sensitivity, signed: flag("signed")?, compressed: flag("compressed")? })
+    }
+}
+
 /// A blob that was just written, with its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedGrain {
