@@ -284,6 +284,9 @@ mod tests {
             "response_sse":"data: {\"type\":\"message_start\",\"message\":{\"type\":\"message\",\"role\":\"assistant\",\"model\":\"c\",\"content\":[]}}\n\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n"}"#;
         let expected = (MessageStatus::Error, Some(StopReason::Error), Some("anthropic:c".to_owned()), true);
         assert_eq!(last(claude), expected);
+        let bedrock = r#"{"provider":"bedrock","endpoint":"invoke","request":{"max_tokens":5,"messages":[{"role":"user","content":"hi"}]},"framing":"aws-eventstream",
+            "response_sse":"{\"headers\":{\":event-type\":\"chunk\"},\"payload\":{\"type\":\"message_start\",\"message\":{\"type\":\"message\",\"content\":[]}}}\n{\"headers\":{\":exception-type\":\"throttlingException\"},\"payload\":{\"message\":\"slow\"}}"}"#;
+        assert_eq!(last(bedrock), (MessageStatus::Error, Some(StopReason::Error), None, true));
         let responses = |status: &str| {
             last(&format!(
                 r#"{{"provider":"openai","endpoint":"responses","request":{{"input":"hi"}},"response":{{"object":"response","status":"{status}","output":[]}}}}"#

@@ -19,7 +19,14 @@ const EMPTY_EVENTS: [&str; 1] = ["ping"];
 pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
     let mut fold = Fold::default();
     for frame in frames {
-        fold.event(frame.data);
+        match (frame.event, frame.data) {
+            // Bedrock's own failures have no type but the name of their frame.
+            (Some(name), Json::Object(mut event)) if name.ends_with("Exception") => {
+                event.insert("type", name.into_owned());
+                fold.error = Some(Json::Object(event));
+            }
+            (_, data) => fold.event(data),
+        }
     }
     fold.finish()
 }

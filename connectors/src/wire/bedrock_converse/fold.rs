@@ -52,6 +52,8 @@ struct Block<'f> {
     block: Object<'f>,
     /// The text of a call's input.
     input: Option<String>,
+    /// Where its text comes from: one a piece.
+    citations: Vec<Json<'f>>,
 }
 
 impl<'f> Fold<'f> {
@@ -117,6 +119,7 @@ impl<'f> Block<'f> {
                 ("text", value) => append_text(&mut self.block, "text", value),
                 ("reasoningContent", Json::Object(piece)) => self.thought(piece),
                 ("toolUse", Json::Object(piece)) => self.call(piece),
+                ("citation", citation) => self.citations.push(citation),
                 (_, Json::Array(more)) => match self.block.get_mut(&key) {
                     Some(Json::Array(items)) => items.extend(more),
                     _ => _ = self.block.insert(key, more),
@@ -177,6 +180,9 @@ impl<'f> Block<'f> {
                 }
             }
         }
+        if !self.citations.is_empty() {
+            self.block.insert("citations", self.citations);
+        }
         Json::Object(self.block)
     }
 }
@@ -210,6 +216,15 @@ mod tests {
             "stopReason":"tool_use","usage":{"inputTokens":1}}"#;
         assert_eq!(whole.body, Json::parse(expected.as_bytes()).unwrap());
         assert!(whole.complete);
+    }
+
+    #[test]
+    fn every_citation_of_a_block_is_kept_beside_its_text() {
+        let piece = |delta: &str| format!(r#"{{"contentBlockDelta":{{"contentBlockIndex":0,"delta":{delta}}}}}"#);
+        let pieces = [r#"{"citation":{"title":"a"}}"#, r#"{"text":"x"}"#, r#"{"citation":{"title":"b"}}"#].map(piece);
+        let whole = folded(&pieces.each_ref().map(String::as_str));
+        let block = whole.body.get("output").unwrap().get("message").unwrap().get("content").unwrap().to_string();
+        assert_eq!(block, r#"[{"text":"x","citations":[{"title":"a"},{"title":"b"}]}]"#);
     }
 
     #[test]

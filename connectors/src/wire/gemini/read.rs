@@ -90,7 +90,7 @@ fn function_response<'j>(part: &'j Json<'j>) -> Option<&'j Json<'j>> {
 /// A result is an object; one that is only a wrapper around a text is that text.
 fn read_result<'j>(response: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
     let answer = response.get("response").and_then(Json::as_object);
-    let is_error = answer.is_some_and(|answer| answer.contains_key("error"));
+    let is_error = answer.and_then(|answer| answer.get("error")).is_some_and(|error| !error.is_null());
     let mut content: Vec<_> = answer.map(|answer| ContentBlock::Text(answer_text(answer))).into_iter().collect();
     for item in items(response, "parts") {
         content.push(part(item, reader));
@@ -206,5 +206,28 @@ fn usage(json: &Json) -> TokenUsage {
         output_tokens: output.saturating_add(count(["thoughtsTokenCount", "thoughts_token_count"])),
         cached_input_tokens: cached,
         cache_creation_input_tokens: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::read::{Conversation, ReadContext};
+    use super::super::super::transfer::read_request;
+    use super::*;
+
+    #[test]
+    fn a_result_is_an_error_if_it_tells_one() {
+        for (response, expected) in
+            [(r#"{"output":"x","error":null}"#, false), (r#"{"output":"x"}"#, false), (r#"{"error":"no"}"#, true)]
+        {
+            let body = format!(
+                r#"{{"contents":[{{"role":"user","parts":[{{"functionResponse":{{"name":"f","response":{response}}}}}]}}]}}"#
+            );
+            let body = Json::parse(body.as_bytes()).unwrap();
+            let context = ReadContext::at(Timestamp::from_seconds(5));
+            let read = read_request(&super::super::GENERATE, &body, &mut Conversation::new(""), &context).unwrap();
+            let ContentBlock::ToolResult(result) = &read.request.messages[0].content[0] else { panic!("no result") };
+            assert_eq!(result.is_error, expected, "{response}");
+        }
     }
 }
