@@ -150,11 +150,21 @@ fn credential_headers_are_stripped_unless_the_specified_three_are_asked_for() {
 }
 
 #[test]
-fn a_change_of_the_classification_is_a_violation() {
+fn a_change_of_the_classification_passes_the_check_and_is_never_taken_over() {
     let security =
         |level: &str| Extensions::parse(&json(&format!(r#"{{"security":{{"classification":"{level}"}}}}"#))).unwrap();
-    let violation = validate(Some(&security("secret")), Some(&security("public")), CapabilitySet::all()).unwrap_err();
-    assert_eq!((violation.slot, violation.slot.tier()), (Slot::Classification, MutabilityTier::Immutable));
+    let (before, after) = (security("secret"), security("public"));
+    assert_eq!(validate(Some(&before), Some(&after), CapabilitySet::NONE), Ok(()));
+    let merged = merge(Some(&before), Some(&after), CapabilitySet::all()).unwrap();
+    assert_eq!((merged.extensions.as_deref(), merged.ignored), (Some(&before), vec![Slot::Classification]));
+}
+
+#[test]
+fn violations_are_told_in_the_order_of_the_registry() {
+    let before = Extensions::parse(&json(r#"{"security":{"labels":["a"],"objects":{"t":{}}}}"#)).unwrap();
+    let after = Extensions::parse(&json("{}")).unwrap();
+    let may_append = CapabilitySet::from_names(["append_labels"]).unwrap();
+    assert_eq!(validate(Some(&before), Some(&after), may_append).unwrap_err().slot, Slot::Labels);
 }
 
 #[test]

@@ -21,7 +21,7 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// The slots that have a rule of change, in the order in which they are checked.
+    /// The slots, in the order of the registry (§3.2), in which they are checked.
     pub enum Slot {
         /// The request.
         Request = "request",
@@ -39,6 +39,10 @@ vocabulary! {
         Meta = "meta",
         /// Session and lineage.
         Agent = "agent",
+        /// HTTP headers.
+        Http = "http",
+        /// Security labels.
+        Labels = "security.labels",
         /// Who asks, as a whole.
         Subject = "security.subject",
         /// The subject's roles.
@@ -53,12 +57,8 @@ vocabulary! {
         Objects = "security.objects",
         /// Data policies.
         Data = "security.data",
-        /// The level of classification. No public registry lists it, so nobody there notices a change; here nobody may.
+        /// The level of classification. It has no rule of change: the check passes over it, and a merge never takes it over.
         Classification = "security.classification",
-        /// Security labels.
-        Labels = "security.labels",
-        /// HTTP headers.
-        Http = "http",
         /// The delegation chain.
         Delegation = "delegation",
         /// Slots that this version doesn't know.
@@ -208,7 +208,8 @@ pub fn validate(
     after: Option<&Extensions>,
     capabilities: CapabilitySet,
 ) -> Result<(), TierViolation> {
-    let mut changed = Slot::ALL.iter().filter(|slot| slot.differs(before, after));
+    let ruled = Slot::ALL.iter().filter(|slot| **slot != Slot::Classification);
+    let mut changed = ruled.filter(|slot| slot.differs(before, after));
     changed.try_for_each(|slot| permitted(*slot, before, after, capabilities))
 }
 
