@@ -316,6 +316,30 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_go_on_from_an_answer_are_one_conversation_with_it() {
+        let line = |turn: usize| {
+            let previous = match turn {
+                0 => String::new(),
+                turn => format!(r#""previous_response_id":"r{}","#, turn - 1),
+            };
+            format!(
+                r#"{{"provider":"openai","endpoint":"responses","recorded_at":"2026-05-08T12:{turn:02}:00Z","request":{{"model":"m",{previous}"input":"question"}},"response":{{"id":"r{turn}","object":"response","status":"completed","model":"m","output":[{{"type":"message","role":"assistant","content":[{{"type":"output_text","text":"answer"}}]}}]}}}}"#
+            )
+        };
+        let mut lines: Vec<String> = (0..5).map(line).collect();
+        let (grains, expected, counts) = self::grains(&lines, 1);
+        assert_eq!(counts.messages, 10);
+        let sessions: BTreeSet<_> = grains.iter().map(|grain| grain.get("session_id").map(Json::to_string)).collect();
+        let roots = grains.iter().filter(|grain| grain.get("parent_message_id").is_none()).count();
+        assert_eq!((sessions.len(), roots), (1, 1));
+        lines.reverse();
+        // An answer that goes on from itself is followed once.
+        lines.push(r#"{"provider":"openai","endpoint":"responses","request":{"previous_response_id":"x","input":"q"},"response":{"id":"x","output":[]}}"#.to_owned());
+        let again: BTreeSet<String> = self::grains(&lines, 2).1.into_iter().collect();
+        assert!(expected.iter().all(|address| again.contains(address)));
+    }
+
+    #[test]
     fn an_edited_turn_is_a_branch() {
         let mut lines = recorded(2);
         lines.push(lines[1].replace("question 1", "question one"));

@@ -1,5 +1,6 @@
 //! Exchange lines in two passes, on several threads.
 
+use std::collections::HashSet;
 use std::num::NonZero;
 use std::thread;
 
@@ -8,10 +9,11 @@ use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::ids::Position;
 
 use super::line::{FaultCode, Line, LineFault, lines};
-use super::traffic::{Node, Reading, reading, scan, visit};
+use super::traffic::{Node, Reading, Scanned, reading, scan, visit};
 use super::tree::{Spot, Tree};
+use crate::wire::adapter::Adapter;
 use crate::wire::exchange::Exchange;
-use crate::wire::read::ReadContext;
+use crate::wire::read::{Conversation, ReadContext};
 
 /// Bytes of lines that one thread reads before what it found is put together.
 const PORTION_BYTES: usize = 4 << 20;
@@ -100,9 +102,18 @@ pub fn survey_exchanges(bytes: &[u8], options: ReadOptions<'_>, file: u32) -> Tr
 }
 
 fn first_pass(bytes: &[u8], portions: &[&[Line]], options: ReadOptions<'_>, file: u32) -> Tree {
-    let mut tree = Tree::default();
-    let scan = |portion: &[Line]| scanned(bytes, portion, options, file);
-    in_parallel(portions, threads(options.threads), &scan, &mut |_, part| tree.merge(part));
+    let (mut tree, mut late) = (Tree::default(), Vec::new());
+    let threads = threads(options.threads);
+    let scan = |portion: &[Line]| scanned(bytes, portion, options, file, None);
+    in_parallel(portions, threads, &scan, &mut |_, (part, later)| {
+        tree.merge(part);
+        late.extend(later);
+    });
+    // What goes on from an answer stands behind it, so all answers have to be known.
+    let mut parts = Vec::new();
+    let scan = |portion: &[Line]| scanned(bytes, portion, options, file, Some(&tree)).0;
+    in_parallel(&self::portions(&late), threads, &scan, &mut |_, part| parts.push(part));
+    parts.into_iter().for_each(|part| tree.merge(part));
     tree
 }
 
@@ -151,18 +162,90 @@ pub(super) fn in_parallel<'p, T: Send>(
     }
 }
 
-/// What the first pass sees in a portion. Lines that can't be read are told by the second.
-fn scanned(bytes: &[u8], portion: &[Line], options: ReadOptions, file: u32) -> Tree {
-    let mut tree = Tree::default();
+/// What the first pass sees in a portion, and the lines whose requests go on from an answer: they are put off until `answers` are
+/// known. Lines that can't be read are told by the second pass.
+fn scanned(
+    bytes: &[u8],
+    portion: &[Line],
+    options: ReadOptions,
+    file: u32,
+    answers: Option<&Tree>,
+) -> (Tree, Vec<Line>) {
+    let (mut tree, mut late) = (Tree::default(), Vec::new());
+    let context = ReadContext::at(Timestamp::from_micros(0));
     for line in portion {
         let Ok(json) = line.json(bytes) else { continue };
-        let Some(exchange) = Exchange::of(&json, options.provider) else { continue };
-        if let Reading::Known(adapter) = reading(&exchange) {
-            let (marks, time) = scan(adapter, &exchange, &conversation_name(&json), options.fallback);
-            tree.note(&marks, time, digest(bytes, line), Spot { file, line: line.number });
+        let Some((adapter, exchange)) = known(&json, options) else { continue };
+        let goes_on = exchange.request.is_some_and(|request| adapter.goes_on_from(request).is_some());
+        let name = conversation_name(&json);
+        let mut conversation = Conversation::new(&name);
+        let digest = digest(bytes, line);
+        match answers {
+            Some(tree) => {
+                let reader = Reader { bytes, options, tree, file };
+                catch_up(reader, adapter, &exchange, (&mut conversation, &name), &context);
+            }
+            // Its place isn't known yet, but its answer may be what others go on from.
+            None if goes_on => late.push(line.clone()),
+            None => {}
+        }
+        let Scanned { marks, created_at, answer } = scan(adapter, &exchange, &mut conversation, &context);
+        if let Some(id) = answer.filter(|_| answers.is_none()) {
+            tree.note_answer(file, id, digest, line.range.clone());
+        }
+        if answers.is_some() || !goes_on {
+            let time = exchange.time(created_at, options.fallback);
+            tree.note(&marks, time, digest, Spot { file, line: line.number });
         }
     }
-    tree
+    (tree, late)
+}
+
+/// Exchanges that a request may go on from are followed for so many answers; what goes on from still more begins anew.
+const CHAIN_LIMIT: usize = 4096;
+
+/// Leads `conversation`, of that `name`, through the exchanges of its file that the request of `exchange` goes on from.
+fn catch_up(
+    reader: Reader<'_>,
+    adapter: &dyn Adapter,
+    exchange: &Exchange,
+    (conversation, name): (&mut Conversation, &str),
+    context: &ReadContext,
+) {
+    let before = |adapter: &dyn Adapter, exchange: &Exchange| {
+        let id = adapter.goes_on_from(exchange.request?)?;
+        reader.tree.answer(reader.file, id)
+    };
+    let (mut chain, mut seen) = (Vec::new(), HashSet::new());
+    let mut wanted = before(adapter, exchange);
+    while let Some(range) = wanted.take() {
+        if chain.len() == CHAIN_LIMIT || !seen.insert(range.start) {
+            // Whoever stands in a circle, or behind too many, begins anew: so do those that go on from it.
+            return;
+        }
+        let Some(Ok(json)) = reader.bytes.get(range).map(Json::parse) else { break };
+        if conversation_name(&json) != name {
+            break;
+        }
+        if let Some((adapter, exchange)) = known(&json, reader.options) {
+            wanted = before(adapter, &exchange);
+        }
+        chain.push(json);
+    }
+    for json in chain.iter().rev() {
+        if let Some((adapter, exchange)) = known(json, reader.options) {
+            scan(adapter, &exchange, conversation, context);
+        }
+    }
+}
+
+/// The exchange of a line, if an adapter reads it.
+fn known<'e>(json: &'e Json<'e>, options: ReadOptions<'e>) -> Option<(&'static dyn Adapter, Exchange<'e>)> {
+    let exchange = Exchange::of(json, options.provider)?;
+    match reading(&exchange) {
+        Reading::Known(adapter) => Some((adapter, exchange)),
+        Reading::Opaque(_) => None,
+    }
 }
 
 /// Eight bytes of the digest of a line.
@@ -176,7 +259,8 @@ fn conversation_name(json: &Json) -> String {
     json.get("session_id").and_then(Json::as_str).unwrap_or_default().to_owned()
 }
 
-/// The second pass.
+/// A file whose first pass is done.
+#[derive(Clone, Copy)]
 struct Reader<'r> {
     bytes: &'r [u8],
     options: ReadOptions<'r>,
@@ -204,7 +288,10 @@ impl Reader<'_> {
                 let session = json.get("session_id").and_then(Json::as_str);
                 let context = ReadContext { time, first_seen: Some(&first_seen), session };
                 let mut made = Vec::new();
-                visit(adapter, &exchange, &conversation_name(&json), &context, &mut |node| {
+                let name = conversation_name(&json);
+                let mut conversation = Conversation::new(&name);
+                catch_up(*self, adapter, &exchange, (&mut conversation, &name), &context);
+                visit(adapter, &exchange, conversation, &context, &mut |node| {
                     let at = Spot { file: self.file, line: line.number };
                     if self.tree.counts(&node.position, node.sight, at) {
                         made.push(make(node));

@@ -296,8 +296,8 @@ const LOCAL_BINARY: &str = "!binary";
 
 /// A tag that `text` doesn't hold.
 fn unused_tag(text: &str) -> String {
-    let tags = (0_u64..).map(|number| format!("{LOCAL_BINARY}{number}"));
-    tags.skip_while(|tag| text.contains(tag.as_str())).next().unwrap_or_default()
+    let mut tags = (0_u64..).map(|number| format!("{LOCAL_BINARY}{number}"));
+    tags.find(|tag| !text.contains(tag.as_str())).unwrap_or_default()
 }
 
 /// Levels of YAML that are followed.

@@ -123,21 +123,35 @@ impl<'b> Body<'b> {
     }
 }
 
-/// Where the messages of `exchange` stand, and its time. `conversation` is named as in [`visit`].
-pub fn scan(adapter: &dyn Adapter, exchange: &Exchange, name: &str, fallback: Timestamp) -> (Vec<Mark>, Timestamp) {
-    let mut conversation = Conversation::new(name);
-    let context = ReadContext::at(Timestamp::from_micros(0));
-    let mut marks = Vec::new();
+/// What the first pass sees of an exchange.
+#[derive(Debug, Default)]
+pub struct Scanned {
+    /// Where its messages stand.
+    pub marks: Vec<Mark>,
+    /// When the provider says that it answered.
+    pub created_at: Option<Timestamp>,
+    /// The id of the answer, where requests may go on from it.
+    pub answer: Option<String>,
+}
+
+/// Where the messages of `exchange` stand that goes on with `conversation`, which moves on.
+pub fn scan(
+    adapter: &dyn Adapter,
+    exchange: &Exchange,
+    conversation: &mut Conversation,
+    context: &ReadContext,
+) -> Scanned {
+    let Scanned { mut marks, mut created_at, mut answer } = Scanned::default();
     if let Some(body) = exchange.request {
-        let positions = scan_request(adapter, body, &mut conversation, &context).unwrap_or_default();
+        let positions = scan_request(adapter, body, conversation, context).unwrap_or_default();
         marks.extend(positions.into_iter().map(|position| Mark { position, sight: Sight::Resent }));
     }
-    let mut created_at = None;
     if let Some(body) = Body::of(adapter, exchange) {
         let json = body.json();
         if adapter.is_response(json) {
-            if let Ok((mut positions, created)) = scan_response(adapter, json, &mut conversation, &context) {
-                created_at = created;
+            if let Ok((mut positions, response)) = scan_response(adapter, json, conversation, context) {
+                created_at = response.created_at;
+                answer = response.id.filter(|_| adapter.keeps_answers()).map(Cow::into_owned);
                 if positions.is_empty() {
                     positions.push(conversation.advance(Role::Assistant, &[]));
                 }
@@ -149,19 +163,19 @@ pub fn scan(adapter: &dyn Adapter, exchange: &Exchange, name: &str, fallback: Ti
             marks.push(Mark { position, sight: Sight::Answer });
         }
     }
-    (marks, exchange.time(created_at, fallback))
+    Scanned { marks, created_at, answer }
 }
 
-/// Tells `tell` of every message of `exchange`, in order. Conversations of one `name` share what they have in common.
+/// Tells `tell` of every message of `exchange`, which goes on with `conversation`, in order.
 pub fn visit(
     adapter: &'static dyn Adapter,
     exchange: &Exchange,
-    name: &str,
+    mut conversation: Conversation,
     context: &ReadContext,
     tell: &mut dyn FnMut(Node<'_>),
 ) {
-    let mut conversation = Conversation::new(name);
-    let (mut parent, mut asked) = (None, None);
+    let mut parent = (!conversation.is_empty()).then(|| conversation.position());
+    let mut asked = None;
     if let Some(read) = exchange.request.and_then(|body| read_request(adapter, body, &mut conversation, context).ok()) {
         asked = read.request.model;
         for (message, position) in read.request.messages.into_iter().zip(read.positions) {
@@ -266,13 +280,13 @@ mod tests {
         let exchange = Exchange::from_json(&json).unwrap();
         let Reading::Known(adapter) = reading(&exchange) else { panic!("opaque") };
         let (mut nodes, time) = (Vec::new(), Timestamp::from_seconds(5));
-        visit(adapter, &exchange, "", &ReadContext::at(time), &mut |node| {
+        visit(adapter, &exchange, Conversation::new(""), &ReadContext::at(time), &mut |node| {
             let metadata = node.message.metadata;
             let model = metadata.model.map(Cow::into_owned);
             let kept = node.response.is_some_and(|response| response.get("provider_raw").is_some());
             nodes.push((node.position, (metadata.status, node.stop_reason, model, kept)));
         });
-        let (marks, _) = scan(adapter, &exchange, "", time);
+        let marks = scan(adapter, &exchange, &mut Conversation::new(""), &ReadContext::at(time)).marks;
         let seen: Vec<Position> = marks.iter().map(|mark| mark.position).collect();
         assert_eq!(seen, nodes.iter().map(|(position, _)| *position).collect::<Vec<_>>(), "both passes see the same");
         nodes.pop().unwrap().1

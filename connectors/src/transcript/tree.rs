@@ -1,6 +1,7 @@
 //! Which sight of a message counts, and when it was first seen.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::ids::Position;
@@ -41,6 +42,8 @@ pub const PLACE_BYTES: usize = 256;
 #[derive(Debug, Default)]
 pub struct Tree {
     places: HashMap<[u8; 32], Place>,
+    /// Answers that requests may go on from: by file and id a digest of the line, and where it is.
+    answers: HashMap<(u32, String), (u64, Range<usize>)>,
 }
 
 impl Tree {
@@ -55,8 +58,25 @@ impl Tree {
         }
     }
 
+    /// Takes down where the answer `id` is told. If two lines tell it, the one with the smaller digest counts.
+    pub fn note_answer(&mut self, file: u32, id: String, digest: u64, range: Range<usize>) {
+        let seen = (digest, range);
+        let known = self.answers.entry((file, id)).or_insert_with(|| seen.clone());
+        if seen.0 < known.0 {
+            *known = seen;
+        }
+    }
+
+    /// The line of a file that tells the answer `id`.
+    pub fn answer(&self, file: u32, id: &str) -> Option<Range<usize>> {
+        self.answers.get(&(file, id.to_owned())).map(|(_, range)| range.clone())
+    }
+
     /// Adds what another part of the input saw.
     pub fn merge(&mut self, other: Tree) {
+        for ((file, id), (digest, range)) in other.answers {
+            self.note_answer(file, id, digest, range);
+        }
         for (digest, theirs) in other.places {
             let ours = self.places.entry(digest).or_insert(theirs);
             ours.first_micros = ours.first_micros.min(theirs.first_micros);

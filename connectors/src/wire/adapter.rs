@@ -116,6 +116,16 @@ pub trait Adapter: Send + Sync + fmt::Debug {
         (0..messages.len()).map(|index| vec![index]).collect()
     }
 
+    /// True if the provider keeps its answers, so that a request may go on from one by its id.
+    fn keeps_answers(&self) -> bool {
+        false
+    }
+
+    /// The id of the answer that a request goes on from instead of sending what came before.
+    fn goes_on_from<'j>(&self, _request: &'j Json) -> Option<&'j str> {
+        None
+    }
+
     /// Adds what only a request that is really sent carries: cache markers, routing preferences.
     fn send_hints(&self, _body: &mut Json, _request: &Request, _hints: &SendHints) {}
 

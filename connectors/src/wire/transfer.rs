@@ -7,7 +7,7 @@ use gristmill_schemas::message::ids::Position;
 use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::stream::{Assembler, StreamEvent};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
-use gristmill_schemas::message::{ContentBlock, Message, Timestamp};
+use gristmill_schemas::message::{ContentBlock, Message};
 
 use super::adapter::{Adapter, Unreadable, Written};
 use super::framing::Frame;
@@ -97,8 +97,7 @@ pub fn scan_request<'j>(
     Ok(reader.positions)
 }
 
-/// Where the choices of a response stand, and when the provider says that it was made. The conversation moves on as in
-/// [`read_response`].
+/// Where the choices of a response stand, and what it says beside them. The conversation moves on as in [`read_response`].
 ///
 /// # Errors
 /// If the body isn't of the adapter's dialect.
@@ -107,11 +106,11 @@ pub fn scan_response<'j>(
     body: &'j Json<'j>,
     conversation: &mut Conversation,
     context: &ReadContext,
-) -> Result<(Vec<Position>, Option<Timestamp>), Unreadable> {
+) -> Result<(Vec<Position>, Response<'j>), Unreadable> {
     let mut reader = Reader::new(adapter, conversation, context);
     let response = adapter.read_response(body, &mut reader)?;
     reader.finish_choices();
-    Ok((reader.positions, response.created_at))
+    Ok((reader.positions, response))
 }
 
 /// Reads a response and keeps its residual, with the message that counts. The conversation moves on to after that message.

@@ -62,6 +62,14 @@ impl Adapter for OpenAiResponses {
         }
     }
 
+    fn keeps_answers(&self) -> bool {
+        true
+    }
+
+    fn goes_on_from<'j>(&self, request: &'j Json) -> Option<&'j str> {
+        request.get("previous_response_id").and_then(Json::as_str)
+    }
+
     fn is_response(&self, body: &Json) -> bool {
         let Some(output) = body.get("output").and_then(Json::as_array) else { return false };
         let named = body.get("object").and_then(Json::as_str).is_some_and(|object| object.starts_with("response"));
