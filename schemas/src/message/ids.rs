@@ -218,7 +218,7 @@ mod tests {
         let plain = place(&[unknown(r#"{"type":"document","source":{"data":"A"}}"#)]);
         let marked =
             unknown(r#"{"type":"document","source":{"data":"A","cache_control":{}},"cache_control":{"type":"e"}}"#);
-        assert_eq!(place(&[marked.clone()]), plain);
+        assert_eq!(place(std::slice::from_ref(&marked)), plain);
         assert_eq!(place(&[marked, unknown(r#"{"cachePoint":{"type":"default"}}"#)]), plain);
         assert_ne!(place(&[unknown(r#"{"type":"document","source":{"data":"B"}}"#)]), plain);
     }
