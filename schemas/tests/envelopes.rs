@@ -66,6 +66,7 @@ fn an_envelope_says_by_whom_and_how_it_was_signed_or_is_refused() {
         (header(&ed25519("did:key:z6Mk0OIl".into())), "a key that isn't base58"),
         (header(&ed25519(cut.into())), "a key cut off"),
         (header(&ed25519("did:key:".into())), "no key"),
+        (header(&ed25519("did:key:zNonsense".into())), "a key of another kind"),
     ] {
         assert_eq!(status(protected), SignatureStatus::Invalid, "{what}");
     }
@@ -73,8 +74,10 @@ fn an_envelope_says_by_whom_and_how_it_was_signed_or_is_refused() {
 
 #[test]
 fn a_signer_whose_key_is_elsewhere_can_only_not_be_verified() {
-    for signer in ["did:web:example.com", "did:key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme"] {
-        let status = status(header(&[(1, Value::from(-8)), (4, signer.into())]));
+    // ES256K by a key for it, which the specification doesn't have.
+    let koblitz = "did:key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme";
+    for (algorithm, signer) in [(-8, "did:web:example.com"), (-47, koblitz)] {
+        let status = status(header(&[(1, Value::from(algorithm)), (4, signer.into())]));
         assert!(matches!(status, SignatureStatus::Unverifiable(_)), "{signer}: {status:?}");
         assert_eq!(status.name(), "unverifiable");
     }

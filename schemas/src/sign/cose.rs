@@ -79,7 +79,7 @@ pub enum SignatureStatus {
     /// It isn't the signer's over this blob: because it is another's, or because the envelope doesn't say whose it is and how
     /// it was made, or says what can't be (§9.3).
     Invalid,
-    /// Nobody here can tell, because the signer's key isn't known.
+    /// Nobody here can tell, because the signer's key isn't known or is of a kind that the specification doesn't name.
     Unverifiable(String),
 }
 
@@ -164,6 +164,10 @@ impl<'a> SignedBlob<'a> {
         let key = match resolver.resolve(signer) {
             Ok(key) => key,
             Err(DidError::Malformed(_)) => return SignatureStatus::Invalid,
+            // A key of another kind can't have made a signature of ours, whatever it is.
+            Err(DidError::KeyKind(_)) if matches!(algorithm, EDDSA | ED25519 | ES256) => {
+                return SignatureStatus::Invalid;
+            }
             Err(error) => return SignatureStatus::Unverifiable(error.to_string()),
         };
         if !fits(algorithm, &key) {
