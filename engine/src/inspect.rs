@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH, Manifest};
+use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH, Manifest, Oddity};
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Header, Mode, Payload, TypeByte};
 use gristmill_schemas::sign::Delivery;
@@ -216,7 +216,7 @@ fn inspect_container(container: &Container<SourceBytes>) -> ContainerInspection 
         grain_count: header.grain_count,
         field_map_version: header.field_map_version,
         footer: if is_whole { "valid" } else { "invalid" },
-        oddities: container.oddities().iter().map(|oddity| oddity.name()).collect(),
+        oddities: container.oddities().iter().copied().chain(container.broken_promises()).map(Oddity::name).collect(),
         manifest: container.manifest().map(inspect_manifest),
     }
 }
@@ -245,8 +245,9 @@ fn show(ordinal: u64, delivered: &[u8]) -> Sample {
     let mut read = || -> Result<(), GrainError> {
         let delivery = Delivery::open(delivered)?;
         sample.content_address = Some(ContentAddress::of(delivery.blob()).to_string());
-        let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
-        let grain = Grain::decode(&payload, Mode::Lenient)?;
+        let shifted = |error: GrainError| error.shifted(delivery.blob_start());
+        let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
+        let grain = Grain::decode(&payload, Mode::Lenient).map_err(shifted)?;
         if !grain.is_encrypted() {
             let shown = serde_json::from_str(&grain.to_json().to_string());
             sample.grain = shown.map_err(|error| GrainError::new(ErrorCode::Corrupt, error.to_string()))?;

@@ -247,6 +247,16 @@ fn an_assembly_without_grains_is_an_envelope() {
 }
 
 #[test]
+fn in_toon_sources_with_and_without_a_projection_share_a_table_that_drops_nothing() {
+    let sources = [vec![belief("carol", "likes", "tea")], vec![belief("dave", "likes", "rum")]];
+    let query = "ASSEMBLE FROM a: (RECALL beliefs PROJECT content(object), attr(confidence, tags)), b: (RECALL beliefs)
+                 FORMAT toon";
+    let text = assembled(query, &sources).text;
+    assert!(text.contains("beliefs[2]{subject,content,confidence,tags}:"), "{text}");
+    assert!(text.contains("\n  dave,"), "{text}");
+}
+
+#[test]
 fn duplicates_are_dropped_from_less_important_sources_only() {
     let (tea, rum) = (belief("alice", "prefers", "tea"), belief("alice", "drinks", "rum"));
     let goal = grain(r#"{"type":"goal","subject":"alice","description":"rest","created_at":0}"#);

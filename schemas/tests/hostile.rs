@@ -243,6 +243,154 @@ fn a_count_that_lies_is_refused_at_once() {
 }
 
 #[test]
+fn grains_behind_a_count_of_none_are_not_passed_over() {
+    for manifest in [None, Some(&Manifest::default())] {
+        let mut file = container(&[], Codec::None, manifest);
+        assert!(open(&file).unwrap().is_empty());
+        file.splice(CONTAINER_HEADER_LENGTH..CONTAINER_HEADER_LENGTH, belief(1));
+        let error = open(&file).unwrap_err();
+        // What stands where a manifest should is read as one.
+        let expected = if manifest.is_none() { ErrorCode::Corrupt } else { ErrorCode::NotMap };
+        assert_eq!((error.code, error.offset), (expected, Some(CONTAINER_HEADER_LENGTH as u64)), "{error}");
+    }
+}
+
+#[test]
+fn a_later_version_is_named_as_such() {
+    let mut file = container(&[belief(1)], Codec::None, None);
+    file[2] = 2;
+    let error = open(&file).unwrap_err();
+    assert_eq!((error.code, error.offset), (ErrorCode::Version, Some(2)));
+    assert!(error.message.contains('2'), "{error}");
+}
+
+#[test]
+fn promises_of_the_header_that_are_not_kept_are_told_and_cost_no_grain() {
+    let signed = |issued_at| {
+        let text = br#"{"type":"event","content":"hello","created_at":90000}"#;
+        let options = EncodeOptions { signed: true, ..EncodeOptions::default() };
+        let blob = encode_json(&Json::parse(text).unwrap(), options).unwrap().blob;
+        sign(&blob, &SigningKey::from_seed(&[1; 32]), None, issued_at).unwrap()
+    };
+    // A header that lies about its second: the payload has the word.
+    let early = |number| {
+        let mut blob = belief(number);
+        blob[5..9].copy_from_slice(&[0xff; 4]);
+        blob
+    };
+    // Within one second the order isn't looked into: 2000 and 1000 milliseconds are two of them, 1001 and 1000 are one.
+    let both = (true, true);
+    for (grains, promised, expected) in [
+        (vec![belief(1_000), belief(2_000)], both, vec![]),
+        (vec![belief(1_001), belief(1_000)], both, vec![]),
+        (vec![belief(2_000), belief(1_000)], both, vec!["sorted_flag"]),
+        (vec![belief(2_000), belief(1_000)], (false, true), vec![]),
+        (vec![belief(1_000), belief(1_000)], both, vec!["deduplicated_flag"]),
+        (vec![belief(1_000), belief(1_000)], (true, false), vec![]),
+        (vec![signed(1), signed(2)], both, vec!["deduplicated_flag"]),
+        (vec![early(1_000), belief(2_000)], both, vec![]),
+        (vec![early(3_000), belief(2_000)], both, vec!["sorted_flag"]),
+        (vec![belief(1_000), b"damage".to_vec(), belief(2_000)], both, vec![]),
+        (vec![], both, vec![]),
+    ] {
+        for codec in [Codec::None, Codec::Zstd] {
+            let (sorted, deduplicated) = promised;
+            let options = ContainerOptions { codec, sorted, deduplicated, ..ContainerOptions::default() };
+            let lengths = grains.iter().map(|grain| grain.len() as u32).collect();
+            let mut writer = ContainerWriter::new(Vec::new(), options, lengths).unwrap();
+            grains.iter().for_each(|grain| writer.push(grain).unwrap());
+            let file = writer.finish(None).unwrap();
+            let read = open(&file).unwrap();
+            assert_eq!(read.len(), grains.len());
+            let broken: Vec<_> = read.broken_promises().map(|oddity| oddity.name()).collect();
+            assert_eq!(broken, expected);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_last_grain_in_front_of_a_manifest_costs_that_grain_only() {
+    let state = IndexState { access_count: Some(3), ..IndexState::default() };
+    let manifest = Manifest { entries: [(ContentAddress::of(&belief(0)), state)].into() };
+    let last = belief(2);
+    let damaged = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut last = last.clone();
+        change(&mut last);
+        last
+    };
+    for last in [
+        damaged(&|last| last[0] = 9),
+        damaged(&|last| last[2] = 0),
+        damaged(&|last| last[HEADER_LENGTH] = 0xc1),
+        // One field more than there is, and one less.
+        damaged(&|last| last[HEADER_LENGTH] += 1),
+        damaged(&|last| last[HEADER_LENGTH] -= 1),
+        damaged(&|last| last.truncate(20)),
+        damaged(&|last| last.truncate(5)),
+    ] {
+        let file = container(&[belief(0), belief(1), last.clone()], Codec::None, Some(&manifest));
+        let read = open(&file).unwrap();
+        assert_eq!((read.grain(1), read.grain(2)), (Some(&belief(1)[..]), Some(&last[..])));
+        assert_eq!(read.manifest(), Some(&manifest));
+        assert!(self::read(&last, Mode::Lenient).is_err());
+    }
+}
+
+/// `manifest` of a container without grains.
+fn with_manifest(manifest: &[u8]) -> Vec<u8> {
+    let mut file = container(&[], Codec::None, Some(&Manifest::default()));
+    let end = file.len() - FOOTER_LENGTH;
+    file.splice(end - 1..end, manifest.iter().copied());
+    file
+}
+
+#[test]
+fn a_manifest_out_of_canonical_form_is_read_and_told() {
+    let [one, two] = [b"\xd9\x40".to_vec(), b"\xd9\x40".to_vec()];
+    let [one, two] = [[one, vec![b'1'; 64]].concat(), [two, vec![b'2'; 64]].concat()];
+    let count: &[u8] = b"\x81\xa2ac\x05";
+    for (manifest, oddities) in [
+        ([b"\x82", &one[..], count, &two[..], count].concat(), vec![]),
+        ([b"\x82", &two[..], count, &one[..], count].concat(), vec!["manifest_not_canonical"]),
+        ([b"\x81", &one[..], b"\x81\xa2ac\xcd\x00\x05"].concat(), vec!["manifest_not_canonical"]),
+        ([b"\x81", &one[..], b"\x82\xa2ac\x05\xa3laa\xc0"].concat(), vec!["manifest_not_canonical"]),
+    ] {
+        let file = with_manifest(&manifest);
+        let read = open(&file).unwrap();
+        let found: Vec<_> = read.oddities().iter().map(|oddity| oddity.name()).collect();
+        assert_eq!(found, oddities, "{manifest:02x?}");
+        assert!(read.manifest().unwrap().entries.values().all(|state| state.access_count == Some(5)));
+    }
+}
+
+#[test]
+fn a_fault_of_a_manifest_names_the_byte_in_the_file() {
+    let start = CONTAINER_HEADER_LENGTH as u64;
+    let key = |digit: usize| {
+        let mut key = vec![b'a'; 64];
+        key[digit] = b'X';
+        key
+    };
+    let head: &[u8] = b"\x81\xd9\x40";
+    let good = vec![b'a'; 64];
+    for (manifest, code, offset) in [
+        ([head, &key(7), b"\x80"].concat(), ErrorCode::HashFormat, 3 + 7),
+        ([&b"\x81\xa3abc\x80"[..]].concat(), ErrorCode::HashLength, 2),
+        ([head, &good, b"\x81\xa2sb\xd9\x40", &key(9)].concat(), ErrorCode::HashFormat, 3 + 64 + 6 + 9),
+        ([head, &good, b"\x81\xa2ac\xa1x"].concat(), ErrorCode::Schema, 3),
+    ] {
+        let error = open(&with_manifest(&manifest)).unwrap_err();
+        assert_eq!((error.code, error.offset), (code, Some(start + offset)), "{error}");
+    }
+}
+
+#[test]
+fn a_writer_can_ask_what_region_a_reader_takes() {
+    let limits = ContainerLimits { region: 100, grain: 30 };
+    assert_eq!([0, 2, 3, 4, usize::MAX].map(|grains| limits.region_of(grains)), [0, 60, 90, 100, 100]);
+}
+
+#[test]
 fn a_custom_field_map_is_refused_in_words() {
     let mut file = container(&[belief(1)], Codec::None, None);
     file[3] |= 1 << 3;

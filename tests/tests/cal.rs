@@ -62,6 +62,27 @@ async fn verdict(grains: &[&str], statement: &str) -> String {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_yields_no_grains_is_no_source_of_a_context_and_no_operand() {
+    let hidden = grain(&belief("hidden", r#", "namespace": "other""#)).address.to_string();
+    let pointer = belief("pointer", "").replace(r#""subject": "s""#, &format!(r#""subject": "{hidden}""#));
+    let grains = [belief("hidden", r#", "namespace": "other""#), pointer];
+    let grains: Vec<&str> = grains.iter().map(String::as_str).collect();
+    for (statement, code) in [
+        ("ASSEMBLE x FROM a: (RECALL | COUNT) FORMAT text", "CAL-E076"),
+        ("ASSEMBLE x FROM a: (RECALL beliefs | SUBJECTS) FORMAT text", "CAL-E076"),
+        ("ASSEMBLE x FROM a: (RECALL beliefs | SUBJECTS | FIRST) FORMAT text", "CAL-E076"),
+        ("ASSEMBLE x FROM a: (RECALL beliefs | GROUP BY subject) FORMAT text", "CAL-E076"),
+        ("LET $a = RECALL beliefs | COUNT; ASSEMBLE x FROM s: $a", "CAL-E020"),
+        ("LET $a = RECALL beliefs | SUBJECTS | LIMIT 2; ASSEMBLE x FROM s: $a", "CAL-E020"),
+        ("(RECALL beliefs | SUBJECTS | FIRST) UNION (RECALL beliefs)", "CAL-E021"),
+        ("ASSEMBLE x FROM a: (RECALL | COUNT), b: (RECALL beliefs) FORMAT text", "ok"),
+        ("ASSEMBLE x FROM a: (RECALL beliefs | FIRST) FORMAT text", "ok"),
+    ] {
+        assert_eq!(verdict(&grains, statement).await, code, "{statement}");
+    }
+}
+
 fn belief(object: &str, more: &str) -> String {
     format!(
         r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "{object}", "confidence": 1.0, "created_at": 1767225600000{more}}}"#

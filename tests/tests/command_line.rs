@@ -4,9 +4,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use gristmill_schemas::grain::EncodeOptions;
 use gristmill_schemas::json::Json;
+use gristmill_schemas::sign::{SigningKey, sign};
 use gristmill_tests::binary::{gristmill, path};
-use gristmill_tests::grains::{belief, frames, plain};
+use gristmill_tests::grains::{belief, frames, grain_with, plain};
 use gristmill_tests::paths::workspace;
 
 /// What a command answers: exit code, standard output, standard error.
@@ -139,6 +141,34 @@ fn check_tells_a_blob_that_isn_t_what_its_address_says() {
         Some("ERR_SCHEMA"),
     ];
     assert_eq!((answer.code, errors), (2, expected.to_vec()));
+}
+
+#[test]
+fn check_says_what_became_of_a_signature_and_refuses_a_wrong_one() {
+    let here = folder();
+    let text = r#"{"type":"event","content":"hello","created_at":1}"#;
+    let blob = grain_with(text, EncodeOptions { signed: true, ..EncodeOptions::default() }).blob;
+    let key = SigningKey::from_seed(&[7; 32]);
+    let by = |signer| hex::encode(sign(&blob, &key, signer, 0).unwrap());
+    let questions = [by(None), by(Some("did:web:example.com")), by(Some("did:key:zNot")), hex::encode(belief(1))];
+    let questions = questions.map(|digits| format!(r#"{{"blob_hex":"{digits}"}}"#));
+    let answer = run(here.path(), &["grain", "check"], questions.join("\n"));
+    let answers = lines(&answer.out);
+    let said: Vec<_> = answers.iter().map(|answer| answer.get("signature").or(answer.get("error"))).collect();
+    let said: Vec<_> = said.into_iter().map(|said| said.and_then(Json::as_str)).collect();
+    let expected = [Some("valid"), Some("unverifiable"), Some("ERR_INTEGRITY"), None];
+    assert_eq!((answer.code, said), (2, expected.to_vec()));
+}
+
+#[test]
+fn a_number_that_is_none_has_its_own_code_though_json_has_no_word_for_it() {
+    let here = folder();
+    let questions = ["NaN", "-Infinity", "1e999", "nope"]
+        .map(|number| format!(r#"{{"grain":{{"type":"event","content":"x","created_at":1,"importance":{number}}}}}"#));
+    let answer = run(here.path(), &["grain", "encode"], questions.join("\n"));
+    let answers = lines(&answer.out);
+    let errors: Vec<_> = answers.iter().map(|answer| member(answer, "error")).collect();
+    assert_eq!(errors, ["ERR_FLOAT_INVALID", "ERR_FLOAT_INVALID", "ERR_FLOAT_INVALID", "ERR_CORRUPT"]);
 }
 
 #[test]

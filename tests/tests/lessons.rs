@@ -9,6 +9,7 @@ use gristmill_schemas::grain::{
     integration_keys,
 };
 use gristmill_schemas::json::Json;
+use gristmill_schemas::sign::{SigningKey, sign};
 use gristmill_tests::grains::{belief, container, frames, grain, grain_with, plain};
 use gristmill_tests::lake::TestLake;
 
@@ -23,7 +24,7 @@ fn strict(blob: &[u8]) -> (Json<'static>, Vec<Mark>) {
     read(blob, Mode::Strict).unwrap()
 }
 
-/// The blob of a grain whose own keys are written as they are given, so that other writers' habits can be shown.
+/// The blob of a grain with keys of its author's own.
 fn blob_with(json: &str, own: &[(&'static str, Value)]) -> Vec<u8> {
     let plain = grain(json).blob;
     let payload = Payload::open(&plain, DEFAULT_PAYLOAD_LIMIT).unwrap();
@@ -50,7 +51,17 @@ fn the_cbor_flag_over_message_pack_is_seen_through_and_told() {
 
 #[test]
 fn short_keys_of_other_writers_are_read_in_their_own_type_only() {
-    let action = blob_with(ACTION, &[("stdout", "hello".into()), ("xcode", 3_i64.into())]);
+    let fields: [(&'static str, Value); 8] = [
+        ("t", "action".into()),
+        ("ca", 5_i64.into()),
+        ("tn", "run".into()),
+        ("inp", Value::Map(Vec::new())),
+        ("cnt", "ok".into()),
+        ("iserr", false.into()),
+        ("stdout", "hello".into()),
+        ("xcode", 3_i64.into()),
+    ];
+    let action = by_hand(5, fields.into_iter().map(|(key, value)| (key.into(), value)).collect());
     let (json, marks) = strict(&action);
     assert_eq!(json.get("stdout").and_then(Json::as_str), Some("hello"));
     assert_eq!(json.get("exit_code").and_then(Json::as_i64), Some(3));
@@ -288,6 +299,21 @@ async fn a_footer_that_doesn_t_match_refuses_the_file_though_every_grain_in_it_i
     let mut lake = TestLake::new().await;
     let report = lake.ingest(&[("a.mg", &file)]).await;
     assert_eq!((report.grains_written, lake.reject_codes().await), (0, vec!["ERR_INTEGRITY".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fault_of_a_wrapped_grain_is_told_at_its_byte_of_the_file() {
+    let text = r#"{"type":"belief","subject":"s","relation":"r","object":"o","confidence":0.5,"created_at":1}"#;
+    let mut blob = grain_with(text, EncodeOptions { signed: true, ..EncodeOptions::default() }).blob;
+    // 2.5 in place of 0.5.
+    let at = blob.windows(3).position(|window| window == [0xcb, 0x3f, 0xe0]).unwrap();
+    blob[at + 1..at + 3].copy_from_slice(&[0x40, 0x04]);
+    let file = plain(&[sign(&blob, &SigningKey::from_seed(&[7; 32]), None, 0).unwrap()]);
+    let place = file.windows(3).position(|window| window == [0xcb, 0x40, 0x04]).unwrap();
+    let mut lake = TestLake::new().await;
+    lake.ingest(&[("a.mg", &file)]).await;
+    let rows = lake.rows("SELECT error_code, \"offset\" FROM rejects").await;
+    assert_eq!(rows, [["ERR_RANGE".to_owned(), place.to_string()]]);
 }
 
 // Ingest

@@ -7,7 +7,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, encode_json};
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::sign::{Delivery, SelfContained, SignatureStatus};
+use gristmill_schemas::sign::{Delivery, SelfContained};
 
 use crate::args::{DecodeLines, Lines};
 use crate::exit::{Failure, Outcome};
@@ -34,8 +34,9 @@ pub fn decode(lines: DecodeLines) -> Result<Outcome, Failure> {
         let bytes = bytes_of(line)?;
         let delivery = open(&bytes)?;
         let blob = delivery.blob();
-        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
-        let grain = Grain::decode(&payload, mode)?;
+        let shifted = |error: GrainError| error.shifted(delivery.blob_start());
+        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
+        let grain = Grain::decode(&payload, mode).map_err(shifted)?;
         Ok(object([
             ("grain", if grain.is_encrypted() { Json::Null } else { grain.to_json() }),
             ("header", header_of(&grain, &delivery)),
@@ -44,7 +45,7 @@ pub fn decode(lines: DecodeLines) -> Result<Outcome, Failure> {
     })
 }
 
-/// Blobs to verdicts.
+/// Blobs to verdicts. A signature that is wrong is an error; what became of any other is part of the verdict.
 pub fn check(lines: DecodeLines) -> Result<Outcome, Failure> {
     let mode = mode_of(lines.lenient);
     each_line(lines.file, move |line| {
@@ -58,18 +59,21 @@ pub fn check(lines: DecodeLines) -> Result<Outcome, Failure> {
         if let Some(claimed) = line.get("content_address").or(line.get("address")).and_then(Json::as_str) {
             claimed.parse::<ContentAddress>()?.verify(blob)?;
         }
-        if let Delivery::Signed(signed) = &delivery
-            && signed.verify(&SelfContained) == SignatureStatus::Invalid
-        {
-            return Err(GrainError::new(ErrorCode::Integrity, "the signature doesn't verify"));
+        let signature = match &delivery {
+            Delivery::Signed(signed) => Some(signed.prove(&SelfContained)?),
+            Delivery::Bare(_) => None,
+        };
+        let shifted = |error: GrainError| error.shifted(delivery.blob_start());
+        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
+        let grain = Grain::decode(&payload, mode).map_err(shifted)?;
+        let mut verdict = Object::new();
+        verdict.insert("content_address", ContentAddress::of(blob).to_string());
+        verdict.insert("ok", true);
+        if let Some(status) = signature {
+            verdict.insert("signature", status.name());
         }
-        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
-        let grain = Grain::decode(&payload, mode)?;
-        Ok(object([
-            ("content_address", ContentAddress::of(blob).to_string().into()),
-            ("ok", true.into()),
-            ("marks", marks_of(&grain)),
-        ]))
+        verdict.insert("marks", marks_of(&grain));
+        Ok(Json::Object(verdict))
     })
 }
 
@@ -141,7 +145,10 @@ fn answer_to(
     line: &[u8],
     answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
 ) -> Result<Json<'static>, GrainError> {
-    let line = Json::parse(line).map_err(|error| not_json(&error.to_string()))?;
+    let line = Json::parse(line).map_err(|error| match error.not_finite {
+        true => GrainError::new(ErrorCode::FloatInvalid, error.to_string()),
+        false => not_json(&error.to_string()),
+    })?;
     answer(&line)
 }
 
@@ -206,12 +213,7 @@ fn header_of(grain: &Grain<'_>, delivery: &Delivery<'_>) -> Json<'static> {
     members.insert("namespace_hash", hex::encode(header.namespace_hash));
     members.insert("created_at_seconds", u64::from(header.created_at_seconds));
     if let Delivery::Signed(signed) = delivery {
-        let status = match signed.verify(&SelfContained) {
-            SignatureStatus::Valid => "valid",
-            SignatureStatus::Invalid => "invalid",
-            SignatureStatus::Unverifiable(_) => "unverifiable",
-        };
-        members.insert("signature", status);
+        members.insert("signature", signed.verify(&SelfContained).name());
         members.insert("signer_did", signed.signer().map_or(Json::Null, |signer| signer.to_owned().into()));
     }
     let Json::Array(mut marks) = marks_of(grain) else { return Json::Object(members) };

@@ -45,8 +45,8 @@ pub struct Source {
 const MATCHING: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
-/// The sources that `named` stands for: files, folders with all that is in them (but for names that begin with a dot),
-/// patterns, URIs of objects, prefixes and patterns of objects, and `-`. In the order of the names, the sources of one
+/// The sources that `named` stands for: files, folders with all that is in them (but for names that begin with a dot, and links
+/// to folders), patterns, URIs of objects, prefixes and patterns of objects, and `-`. In the order of the names, the sources of one
 /// name in the order of their paths; a source that is named twice comes once.
 ///
 /// # Errors
@@ -103,7 +103,8 @@ fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
             let path = error.path().unwrap_or(path).to_path_buf();
             ConnectorError::Io { what: "can't list", path, cause: error.into() }
         })?;
-        if entry.file_type().is_file() {
+        // A link to a file is one; what a linked folder holds belongs to that folder, and may lead back here.
+        if entry.file_type().is_file() || entry.path_is_symlink() && entry.path().is_file() {
             found.push(file(entry.path())?);
         }
     }
@@ -190,6 +191,19 @@ mod tests {
         assert_eq!(names(&found), ["a.mg", "b.mg", "d.mg"]);
         assert!(matches!(discover(&[at("*.none")]).await, Err(ConnectorError::NotFound(_))));
         assert!(matches!(discover(&[at("none")]).await, Err(ConnectorError::NotFound(_))));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn links_to_files_are_followed_and_links_to_folders_are_not() {
+        use std::os::unix::fs::symlink;
+        let [folder, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        std::fs::write(elsewhere.path().join("a.mg"), b"x").unwrap();
+        symlink(elsewhere.path().join("a.mg"), folder.path().join("linked.mg")).unwrap();
+        symlink(folder.path(), folder.path().join("loop")).unwrap();
+        symlink(elsewhere.path().join("gone.mg"), folder.path().join("broken.mg")).unwrap();
+        let found = discover(&[folder.path().display().to_string()]).await.unwrap();
+        assert_eq!(names(&found), ["linked.mg"]);
     }
 
     #[tokio::test]

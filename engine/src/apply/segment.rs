@@ -2,7 +2,7 @@
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{GrainColumns, RowIdentity, SignatureColumn, grains_schema};
-use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus};
 
@@ -28,19 +28,15 @@ impl NewGrain {
         let delivery = Delivery::open(delivered)?;
         let signature = match &delivery {
             Delivery::Bare(_) => SignatureColumn::None,
-            Delivery::Signed(signed) => match signed.verify(resolver) {
+            Delivery::Signed(signed) => match signed.prove(resolver)? {
                 SignatureStatus::Valid => SignatureColumn::Valid,
+                SignatureStatus::Invalid => SignatureColumn::Invalid,
                 SignatureStatus::Unverifiable(_) => SignatureColumn::Unverifiable,
-                SignatureStatus::Invalid => {
-                    return Err(GrainError::new(
-                        ErrorCode::Integrity,
-                        "the signature isn't the signer's over this blob",
-                    ));
-                }
             },
         };
-        let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
-        Grain::decode(&payload, Mode::Strict)?;
+        let shifted = |error: GrainError| error.shifted(delivery.blob_start());
+        let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).map_err(shifted)?;
+        Grain::decode(&payload, Mode::Strict).map_err(shifted)?;
         let address = ContentAddress::of(delivery.blob());
         Ok(NewGrain { address, delivered: delivered.to_vec(), signature, supersedes: Vec::new() })
     }

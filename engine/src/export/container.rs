@@ -11,7 +11,8 @@ use arrow::array::RecordBatch;
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{
-    CONTAINER_HEADER_LENGTH, Codec, ContainerOptions, ContainerWriter, FOOTER_LENGTH, MAX_CONTAINER_LENGTH, Manifest,
+    CONTAINER_HEADER_LENGTH, Codec, ContainerLimits, ContainerOptions, ContainerWriter, FOOTER_LENGTH,
+    MAX_CONTAINER_LENGTH, Manifest,
 };
 use gristmill_schemas::grain::Encoding;
 use tempfile::NamedTempFile;
@@ -58,10 +59,13 @@ impl ContainerSink {
         let (bytes, grains) = spool.finish(&self.target)?;
         let manifest = self.manifest(&grains)?;
         let with_manifest = !manifest.entries.is_empty();
+        // What readers take for a bomb is left as it is.
+        let region: u64 = grains.iter().map(|grain| u64::from(grain.length)).sum();
+        let is_readable = region <= ContainerLimits::default().region_of(grains.len()) as u64;
         let options = ContainerOptions {
             sorted: true,
             deduplicated: true,
-            codec: self.codec,
+            codec: if is_readable { self.codec } else { Codec::None },
             with_manifest,
             manifest_encoding: encoding,
         };

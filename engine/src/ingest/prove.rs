@@ -2,7 +2,7 @@
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, SignatureColumn};
-use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{Grain, Mark, Marks, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus};
 
@@ -104,7 +104,7 @@ fn prove_run(proven: &mut ProvenMorsel, first: usize, judgement: Judgement<'_>) 
     sha256_each(&mut digests, |at| opened.get(at).map_or(&[], |(_, found)| found.delivery.blob()));
     let mut checker = Checker { grain: None, mode: judgement.mode, keys, sealing: judgement.keys };
     for ((item, found), digest) in opened.iter().zip(digests) {
-        match checker.check(&found.payload) {
+        match checker.check(&found.payload).map_err(|error| error.shifted(found.delivery.blob_start())) {
             Ok((key, found_marks)) => {
                 let address = ContentAddress::from_digest(digest);
                 let opened = found.payload_length() as u32;
@@ -135,7 +135,8 @@ impl Opened<'_> {
 pub(crate) fn open<'a>(bytes: &'a [u8], judgement: Judgement<'_>) -> Result<Opened<'a>, GrainError> {
     let delivery = Delivery::open(bytes)?;
     let signature = signature_of(&delivery, judgement.resolver)?;
-    let payload = Payload::open(delivery.blob(), judgement.payload_limit)?;
+    let payload = Payload::open(delivery.blob(), judgement.payload_limit)
+        .map_err(|error| error.shifted(delivery.blob_start()))?;
     Ok(Opened { delivery, payload, signature })
 }
 
@@ -144,14 +145,11 @@ fn signature_of(delivery: &Delivery<'_>, resolver: &dyn KeyResolver) -> Result<S
     let Delivery::Signed(signed) = delivery else {
         return Ok(SignatureColumn::None);
     };
-    match signed.verify(resolver) {
-        SignatureStatus::Valid => Ok(SignatureColumn::Valid),
-        SignatureStatus::Unverifiable(_) => Ok(SignatureColumn::Unverifiable),
-        SignatureStatus::Invalid => {
-            let signer = signed.signer().unwrap_or("nobody");
-            Err(GrainError::new(ErrorCode::Integrity, format!("the signature isn't that of {signer} over this blob")))
-        }
-    }
+    Ok(match signed.prove(resolver)? {
+        SignatureStatus::Valid => SignatureColumn::Valid,
+        SignatureStatus::Invalid => SignatureColumn::Invalid,
+        SignatureStatus::Unverifiable(_) => SignatureColumn::Unverifiable,
+    })
 }
 
 /// Decodes one payload after another with the same memory.

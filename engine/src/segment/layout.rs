@@ -20,6 +20,9 @@ const PAGE_ROWS: usize = 4_096;
 /// Bytes of a page, before compression, from which on it is closed.
 const PAGE_BYTES: usize = 256 << 10;
 
+/// The same for blobs: an answer of twenty grains decompresses twenty of these pages.
+const BLOB_PAGE_BYTES: usize = 64 << 10;
+
 /// Columns whose values hardly repeat, beside the blob: a dictionary would be built in vain.
 const UNREPEATED: &[Field] = &[
     Field::Content,
@@ -80,6 +83,7 @@ pub fn grains_properties() -> WriterProperties {
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_data_page_size_limit(PAGE_BYTES)
+        .set_column_data_page_size_limit(column(IdentityColumn::Blob.name()), BLOB_PAGE_BYTES)
         .set_bloom_filter_max_ndv(ROW_GROUP_ROWS as u64)
         .set_sorting_columns(sorting_columns());
     let unrepeated = UNREPEATED.iter().map(|field| field.name());

@@ -164,7 +164,8 @@ impl Job {
 
 fn check_footer(source: &Admitted, findings: &mut Findings) {
     let Content::Container(container) = &source.content else { return };
-    container.oddities().iter().for_each(|oddity| findings.mark(oddity.name(), 1));
+    let oddities = container.oddities().iter().copied().chain(container.broken_promises());
+    oddities.for_each(|oddity| findings.mark(oddity.name(), 1));
     let file = container.file();
     let body = file.get(..file.len() - FOOTER_LENGTH).unwrap_or_default();
     if Sha256::digest(body)[..] != container.footer()[..] {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
-use datafusion::common::JoinType;
+use datafusion::common::{JoinType, internal_datafusion_err};
 use datafusion::execution::TaskContext;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_nested::expr_fn::make_array;
@@ -19,7 +19,7 @@ use gristmill_schemas::columns::{GRAINS, IdentityColumn};
 use gristmill_schemas::grain::GrainType;
 
 use super::answer::Hit;
-use super::columns::{ADDRESS, BLOB, CONTRADICTED, VERIFICATION};
+use super::columns::{ADDRESS, BLOB, CONTRADICTED, SCORE, VERIFICATION};
 use super::error::{ExecutionError, Result};
 use super::functions::view_of;
 use super::lifecycle::{FateCache, Fates, fold, is_contradicted, is_superseded, verification_status};
@@ -160,12 +160,18 @@ impl<'e> Corpus<'e> {
         Ok(batches.iter().all(|batch| batch.num_rows() == 0))
     }
 
-    /// The rows of a plan whose first column is an address and whose second is a score.
+    /// The addresses and scores of a plan's rows.
+    ///
+    /// # Errors
+    /// If it has no such columns: values are never taken for addresses.
     pub(super) async fn found(&self, frame: DataFrame) -> Result<Vec<Found>> {
         let mut found = Vec::new();
         for batch in self.collect(frame).await? {
-            let (addresses, scores) =
-                (cast(batch.column(0), &DataType::Utf8)?, cast(batch.column(1), &DataType::Float64)?);
+            let (addresses, scores) = batch
+                .column_by_name(ADDRESS)
+                .zip(batch.column_by_name(SCORE))
+                .ok_or_else(|| internal_datafusion_err!("rows without address and score"))?;
+            let (addresses, scores) = (cast(addresses, &DataType::Utf8)?, cast(scores, &DataType::Float64)?);
             let (addresses, scores) = (addresses.as_string::<i32>(), scores.as_primitive::<Float64Type>());
             found.extend(addresses.iter().flatten().map(str::to_owned).zip(scores.values().iter().copied()));
         }

@@ -58,6 +58,7 @@ use crate::cal::template::registry::Registry;
 use crate::cal::vocabulary::DescribeTarget;
 use crate::cal::{
     Bindings, CalError, Code, Effect, Options, Parsed, Shape, bind, describe, from_json_bytes, parse_bytes, query_hash,
+    shape,
 };
 use corpus::Corpus;
 pub(crate) use functions::words_of;
@@ -288,8 +289,16 @@ impl Reader<'_, '_> {
         Ok(scope)
     }
 
-    /// The grains of a RECALL that yields grains.
+    /// The grains of a RECALL.
+    ///
+    /// # Errors
+    /// E021 if it yields something else.
     async fn grains(&self, recall: &Recall, scope: &Scope) -> Result<Vec<Hit>> {
+        if !shape(&recall.stages).is_of_grains() {
+            let message = "A source holds grains, not a count, values or groups.";
+            let advice = "Leave COUNT, GROUP BY, SUBJECTS, OBJECTS and HASHES out of it.";
+            return Err(CalError::new(Code::E021, message).at(recall.span).suggest(advice).into());
+        }
         let planned = self.planner.plan(recall, scope).await?;
         let flow = Flow::new(planned.matched.clone()).through(&planned.stages)?.finish()?;
         let hits = self.hits_of(flow, &planned).await?;
@@ -315,7 +324,7 @@ impl Reader<'_, '_> {
                 answer.value = Some(Json::Array(values.into_iter().map(Json::from).collect()));
                 answer.total = self.corpus.count(planned.matched).await?;
             }
-            Shape::First if flow.of_values => {
+            Shape::FirstValue => {
                 let first = self.corpus.texts(flow.into_frame(), VALUE).await?.into_iter().next();
                 answer.value = Some(first.map_or(Json::Null, Json::from));
                 answer.total = self.corpus.count(planned.matched).await?;

@@ -9,7 +9,7 @@ use super::answer::{Answer, Entry, Hit};
 use super::error::Result;
 use crate::cal::ast::{Diversity, Field, Recall, Stage, StageKind, WithOption};
 use crate::cal::span::Span;
-use crate::cal::{Shape, Warning, WarningCode, shape};
+use crate::cal::{Warning, WarningCode, shape};
 use crate::render::budget::token_cost;
 use crate::render::value::value_of;
 use crate::render::{self, Style, render_recall};
@@ -20,7 +20,7 @@ pub(super) fn fill(answer: &mut Answer, hits: &[Hit], recall: &Recall, plain: &R
     if let Some(fields) = selected(&recall.stages) {
         answer.rows = Some(hits.iter().map(|hit| row(hit, fields)).collect());
     }
-    if let Some(format) = recall.format.filter(|_| matches!(shape(&recall.stages), Shape::Grains | Shape::First)) {
+    if let Some(format) = recall.format.filter(|_| shape(&recall.stages).is_of_grains()) {
         let style = Style::new(now_ms, &recall.options, None);
         let entries: Vec<_> = hits.iter().map(|hit| render::Entry::new(hit, recall.projection(), &style)).collect();
         let text = render_recall(&entries, format, &style);

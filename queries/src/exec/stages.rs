@@ -33,8 +33,6 @@ pub(super) struct Flow {
     order: Vec<SortExpr>,
     /// What the rows are.
     pub(super) shape: Shape,
-    /// The values are a list of which the first is wanted.
-    pub(super) of_values: bool,
     /// The most rows that the stages leave; `None` if they don't say.
     pub(super) most: Option<u64>,
     /// Rows are skipped.
@@ -75,7 +73,6 @@ impl Flow {
             frame: matched,
             order: vec![col(SCORE).sort(false, false), by_address()],
             shape: Shape::Grains,
-            of_values: false,
             most: None,
             skips: false,
             group: None,
@@ -99,7 +96,7 @@ impl Flow {
             StageKind::Count => self = self.counted()?,
             StageKind::First => {
                 self = self.cut(0, Some(1))?;
-                self.shape = Shape::First;
+                self.shape = if self.shape == Shape::Values { Shape::FirstValue } else { Shape::First };
             }
             StageKind::Extract(extractor) => self = self.extracted(*extractor)?,
             StageKind::GroupBy(Field::Known(field)) => {
@@ -167,7 +164,6 @@ impl Flow {
         self.frame = ranked.aggregate(vec![col(VALUE)], vec![min(col(RANK)).alias(RANK)])?;
         self.order = vec![col(RANK).sort(true, false)];
         self.shape = Shape::Values;
-        self.of_values = true;
         // LIMITs before chose grains, not values.
         self.most = None;
         Ok(self)

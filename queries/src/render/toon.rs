@@ -50,7 +50,7 @@ fn tables(entries: &[Entry], style: &Style, indent: &str) -> Vec<String> {
 }
 
 fn columns(grain_type: GrainType, rows: &[&Projected], style: &Style) -> Vec<String> {
-    if rows.iter().any(|row| row.chosen) {
+    if rows.iter().all(|row| row.chosen) {
         return chosen_columns(rows);
     }
     let mut columns: Vec<&str> = match grain_type {
@@ -76,7 +76,10 @@ fn columns(grain_type: GrainType, rows: &[&Projected], style: &Style) -> Vec<Str
     if style.level == Level::Full {
         columns.extend(["source", "observed"]);
     }
-    columns.into_iter().map(str::to_owned).collect()
+    let mut columns: Vec<String> = columns.into_iter().map(str::to_owned).collect();
+    // Sources with and without PROJECT share the table of a type.
+    add_named(&mut columns, rows);
+    columns
 }
 
 /// The columns of a PROJECT: the text, then the attributes of all rows in order of first appearance.
@@ -85,12 +88,16 @@ fn chosen_columns(rows: &[&Projected]) -> Vec<String> {
     if rows.iter().any(|row| row.content.is_some()) {
         columns.push("content".to_owned());
     }
+    add_named(&mut columns, rows);
+    columns
+}
+
+fn add_named(columns: &mut Vec<String>, rows: &[&Projected]) {
     for name in rows.iter().flat_map(|row| &row.named) {
         if !columns.contains(name) {
             columns.push(name.clone());
         }
     }
-    columns
 }
 
 fn cells(projected: &Projected, columns: &[String]) -> String {

@@ -1,7 +1,7 @@
 //! One value of a payload as a cell: declared coercions, with the blob as the truth.
 //!
 //! Other writers keep a list of one as a plain string, a count as a fraction, a priority as a word. What fits the column
-//! without doubt becomes a cell; what doesn't becomes null, and the grain carries the mark `field_kind`.
+//! without doubt becomes a cell; what doesn't becomes null. Either way the grain carries the mark `field_kind`.
 
 use arrow::array::{
     ArrayBuilder, ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, ListBuilder, NullBufferBuilder,

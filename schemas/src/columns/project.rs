@@ -302,6 +302,8 @@ impl Identity {
 /// person's rows are neighbours. The bytes compare as the tuple does; absent comes before empty.
 pub fn write_sort_key(grain: &Grain<'_>, out: &mut Vec<u8>) {
     let created = grain.get(Field::CreatedAt).and_then(|value| value.as_int());
+    // Types without a schema may hold an instant that its column can't.
+    let created = created.filter(|milliseconds| milliseconds.checked_mul(1_000).is_some());
     let created = created.unwrap_or_else(|| i64::from(grain.header().created_at_seconds) * 1000);
     write_key(PERSON.map(|field| grain.text(field)), created, out);
 }

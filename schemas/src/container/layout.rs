@@ -119,7 +119,8 @@ impl ContainerHeader {
     /// Reads the header of `file`.
     ///
     /// # Errors
-    /// [`ErrorCode::Corrupt`] for other bytes, [`ErrorCode::Unsupported`] for a custom field map.
+    /// [`ErrorCode::Corrupt`] for other bytes, [`ErrorCode::Version`] for a later version, [`ErrorCode::Unsupported`] for a
+    /// custom field map.
     pub fn read(file: &[u8]) -> Result<ContainerHeader, GrainError> {
         let Some(&[m0, m1, m2, flags, c0, c1, c2, c3, field_map_version, codec, ..]) =
             file.get(..CONTAINER_HEADER_LENGTH)
@@ -127,8 +128,12 @@ impl ContainerHeader {
             let message = format!("a container has at least {} bytes", CONTAINER_HEADER_LENGTH + FOOTER_LENGTH);
             return Err(GrainError::corrupt(file.len(), message));
         };
-        if [m0, m1, m2] != MAGIC {
+        if [m0, m1] != [MAGIC[0], MAGIC[1]] {
             return Err(GrainError::corrupt(0, "a container begins with the bytes 4d 47 01"));
+        }
+        if m2 != MAGIC[2] {
+            let message = format!("unsupported container version: {m2}");
+            return Err(GrainError::new(ErrorCode::Version, message).at(2));
         }
         let flags = ContainerFlags(flags);
         if flags.field_map_included() {

@@ -82,11 +82,19 @@ impl Manifest {
     /// [`ErrorCode::NotMap`], [`ErrorCode::HashFormat`] or [`ErrorCode::HashLength`] for a key that is no address,
     /// [`ErrorCode::Schema`] for a field of the wrong kind, [`ErrorCode::Corrupt`].
     pub fn read(bytes: &[u8]) -> Result<Manifest, GrainError> {
+        Self::read_form(bytes).map(|(manifest, _)| manifest)
+    }
+
+    /// [`Manifest::read`], which also tells whether the bytes are in canonical form.
+    pub(super) fn read_form(bytes: &[u8]) -> Result<(Manifest, bool), GrainError> {
+        let (map, deviation) = read_map(bytes)?;
         let mut entries = BTreeMap::new();
-        for (key, value) in read_map(bytes)?.entries() {
-            entries.insert(key.parse()?, read_state(&value)?);
+        for (key, value) in map.entries() {
+            let place = place_in(bytes, key);
+            let state = read_state(&value, bytes).map_err(|error| located(error, place))?;
+            entries.insert(address(bytes, key)?, state);
         }
-        Ok(Manifest { entries })
+        Ok((Manifest { entries }, deviation.is_none()))
     }
 
     /// True if `bytes` begin as a manifest with entries does: a map's head, an address as its key, another map's head. Constant
@@ -119,14 +127,34 @@ impl Manifest {
     }
 }
 
-fn read_state(value: &RawValue<'_>) -> Result<IndexState, GrainError> {
+/// Where `part`, a slice of `bytes`, lies in them.
+fn place_in(bytes: &[u8], part: &str) -> usize {
+    (part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize)
+}
+
+/// `error` at `place`, unless it has one already.
+fn located(error: GrainError, place: usize) -> GrainError {
+    if error.offset.is_some() { error } else { error.at(place) }
+}
+
+/// The address that `text`, a slice of `bytes`, spells; an error counts from the start of `bytes`.
+fn address(bytes: &[u8], text: &str) -> Result<ContentAddress, GrainError> {
+    let place = place_in(bytes, text);
+    text.parse().map_err(|error: GrainError| located(error.shifted(place), place))
+}
+
+/// The state in an entry's `value`, which lies in `bytes`.
+fn read_state(value: &RawValue<'_>, bytes: &[u8]) -> Result<IndexState, GrainError> {
     let wrong = |key: &str, expected: &str| {
         GrainError::new(ErrorCode::Schema, format!("`{key}` of a manifest entry must be {expected}"))
     };
     let mut state = IndexState::default();
     for (key, value) in value.as_map().ok_or_else(|| wrong("an entry", "a map"))? {
         match key {
-            "sb" => state.superseded_by = Some(value.as_text().ok_or_else(|| wrong(key, "an address"))?.parse()?),
+            "sb" => {
+                let text = value.as_text().ok_or_else(|| wrong(key, "an address"))?;
+                state.superseded_by = Some(address(bytes, text)?);
+            }
             "svt" => state.system_valid_to = Some(value.as_int().ok_or_else(|| wrong(key, "an integer"))?),
             "laa" => state.last_accessed_at = Some(value.as_int().ok_or_else(|| wrong(key, "an integer"))?),
             "ac" => {

@@ -1,16 +1,20 @@
 //! Finding the grains of a container.
 //!
 //! A [`Container`] keeps the file's bytes (a slice, or something that owns a memory map) and, of a compressed region, a
-//! decompressed copy up to a limit: nothing else is held in memory. Nothing is allocated by the grain count that the file claims. The footer is checked by whoever reads the file
-//! through ([`Container::footer`]), so that it can be hashed beside other work.
+//! decompressed copy up to a limit: nothing else is held in memory. Nothing is allocated by the grain count that the file
+//! claims. The footer is checked by whoever reads the file through ([`Container::footer`]), so that it can be hashed beside
+//! other work; so are the header's promises about the grains ([`Container::broken_promises`]).
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::{Deref, Range};
 
 use super::layout::{CONTAINER_HEADER_LENGTH, Codec, ContainerHeader, FIELD_MAP_VERSION, FOOTER_LENGTH};
 use super::manifest::Manifest;
 use crate::compression::{LZ4_MAGIC, ZSTD_MAGIC, decompress_lz4, decompress_zstd, zstd_frame_length};
 use crate::error::GrainError;
-use crate::grain::{DEFAULT_PAYLOAD_LIMIT, Header, delivered_length};
+use crate::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Header, Mode, Payload, delivered_length};
+use crate::sign::Delivery;
 
 /// How large the decompressed region of a container may be.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +32,13 @@ impl Default for ContainerLimits {
     }
 }
 
+impl ContainerLimits {
+    /// Bytes of the decompressed region of a container with so many grains at most. A writer leaves a larger one uncompressed.
+    pub fn region_of(&self, grains: usize) -> usize {
+        self.region.min(self.grain.saturating_mul(grains))
+    }
+}
+
 /// Something odd about a container that doesn't make it unreadable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Oddity {
@@ -39,6 +50,12 @@ pub enum Oddity {
     ReservedFlags,
     /// Another version of the field map than 1.
     FieldMapVersion,
+    /// The manifest isn't in canonical form (§11.7).
+    ManifestForm,
+    /// Flag bit 0 is set, and some grain was created before the one in front of it.
+    Unsorted,
+    /// Flag bit 1 is set, and some grain stands twice.
+    Repeated,
 }
 
 impl Oddity {
@@ -49,6 +66,9 @@ impl Oddity {
             Oddity::RelativeOffsets => "relative_offsets",
             Oddity::ReservedFlags => "reserved_flags",
             Oddity::FieldMapVersion => "field_map_version",
+            Oddity::ManifestForm => "manifest_not_canonical",
+            Oddity::Unsorted => "sorted_flag",
+            Oddity::Repeated => "deduplicated_flag",
         }
     }
 }
@@ -92,7 +112,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         let start = body.len() - rest.len();
         let codec = codec_of(rest, offsets, start, &header);
         let base = base_of(offsets, start)?;
-        let oddities = oddities_of(&header, codec, base, offsets);
+        let mut oddities = oddities_of(&header, codec, base, offsets);
         let split = Split { rest, start, offsets, base, with_manifest: header.flags.has_index_manifest() };
         let (region, extra) = split.region(codec, limits)?;
         let region_length = match &region {
@@ -100,7 +120,13 @@ impl<B: Deref<Target = [u8]>> Container<B> {
             Region::Decompressed(bytes) => bytes.len(),
         };
         check_offsets(offsets, base, region_length)?;
-        let manifest = read_manifest(&header, extra, body.len())?;
+        let manifest = match read_manifest(&header, extra, body.len())? {
+            Some((manifest, is_canonical)) => {
+                oddities.extend((!is_canonical).then_some(Oddity::ManifestForm));
+                Some(manifest)
+            }
+            None => None,
+        };
         let count = offsets.len();
         Ok(Container { header, codec, count, base, region, manifest, footer, oddities, file })
     }
@@ -175,10 +201,56 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         &self.footer
     }
 
-    /// What is odd about the file.
+    /// What is odd about the file, as far as its structure shows it.
     pub fn oddities(&self) -> &[Oddity] {
         &self.oddities
     }
+
+    /// What the header promises of the grains and isn't so (§11.3): goes through all of them, and holds a hash of each if
+    /// none is to stand twice.
+    pub fn broken_promises(&self) -> impl Iterator<Item = Oddity> {
+        let flags = self.header.flags;
+        let unsorted = flags.sorted() && !self.is_sorted();
+        let repeated = flags.deduplicated() && self.has_repeated();
+        [(Oddity::Unsorted, unsorted), (Oddity::Repeated, repeated)]
+            .into_iter()
+            .filter_map(|(oddity, broken)| broken.then_some(oddity))
+    }
+
+    /// The blobs of the grains that can be opened.
+    fn blobs(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.count).filter_map(|at| Some(Delivery::open(self.grain(at)?).ok()?.blob()))
+    }
+
+    /// By the seconds in the headers, which are at hand; where those don't ascend the payloads have the word.
+    fn is_sorted(&self) -> bool {
+        let second = |blob| Header::read(blob).map_or(0, |header| header.created_at_seconds);
+        self.blobs().is_sorted_by(|left, right| second(left) <= second(right) || created_at(left) <= created_at(right))
+    }
+
+    fn has_repeated(&self) -> bool {
+        let hasher = RandomState::new();
+        let (mut seen, mut again) = (HashSet::new(), HashSet::new());
+        for blob in self.blobs() {
+            let hash = hasher.hash_one(blob);
+            if !seen.insert(hash) {
+                again.insert(hash);
+            }
+        }
+        // Equal hashes may be chance: only of these the bytes are compared.
+        let mut suspects = HashSet::new();
+        !again.is_empty()
+            && !self.blobs().filter(|blob| again.contains(&hasher.hash_one(blob))).all(|blob| suspects.insert(blob))
+    }
+}
+
+/// When a grain was created, in milliseconds since 1970: by its payload, or by its header if that can't be read.
+fn created_at(blob: &[u8]) -> i64 {
+    let told = || {
+        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok()?;
+        Grain::decode(&payload, Mode::Lenient).ok()?.get(Field::CreatedAt)?.as_int()
+    };
+    told().unwrap_or_else(|| Header::read(blob).map_or(0, |header| i64::from(header.created_at_seconds) * 1_000))
 }
 
 fn oddities_of(header: &ContainerHeader, codec: Codec, base: u32, offsets: &[[u8; 4]]) -> Vec<Oddity> {
@@ -192,14 +264,15 @@ fn oddities_of(header: &ContainerHeader, codec: Codec, base: u32, offsets: &[[u8
     found.into_iter().filter(|(_, odd)| *odd).map(|(oddity, _)| oddity).collect()
 }
 
-/// Reads what follows the region and ends at `end`: a manifest if the header promises one, else nothing.
-fn read_manifest(header: &ContainerHeader, extra: &[u8], end: usize) -> Result<Option<Manifest>, GrainError> {
+/// Reads what follows the region and ends at `end`: a manifest if the header promises one, else nothing. With the manifest
+/// it tells whether that is in canonical form.
+fn read_manifest(header: &ContainerHeader, extra: &[u8], end: usize) -> Result<Option<(Manifest, bool)>, GrainError> {
     let at = end - extra.len();
     match (header.flags.has_index_manifest(), extra) {
         (false, []) => Ok(None),
         (false, extra) => Err(GrainError::corrupt(at, format!("{} bytes follow the grain region", extra.len()))),
         (true, []) => Err(GrainError::corrupt(at, "the file promises an index manifest and has none")),
-        (true, bytes) => Manifest::read(bytes).map(Some).map_err(|error| error.shifted(at)),
+        (true, bytes) => Manifest::read_form(bytes).map(Some).map_err(|error| error.shifted(at)),
     }
 }
 
@@ -267,10 +340,12 @@ struct Split<'a, 'o> {
 impl<'a> Split<'a, '_> {
     /// The region, and what follows it.
     fn region(&self, codec: Codec, limits: ContainerLimits) -> Result<(Region, &'a [u8]), GrainError> {
-        let limit = limits.region.min(limits.grain.saturating_mul(self.offsets.len()));
+        let limit = limits.region_of(self.offsets.len());
         let (region, length) = match codec {
             Codec::None => {
-                let length = if self.with_manifest { self.uncompressed_length()? } else { self.rest.len() };
+                // Without grains there is no region, whatever follows.
+                let is_known = !self.with_manifest && !self.offsets.is_empty();
+                let length = if is_known { self.rest.len() } else { self.uncompressed_length()? };
                 (Region::InFile(self.start..self.start + length), length)
             }
             // An empty region may be left uncompressed.
@@ -293,7 +368,9 @@ impl<'a> Split<'a, '_> {
         Ok((region, extra))
     }
 
-    /// Where an uncompressed region ends that a manifest follows: where the last grain's own bytes end.
+    /// Where an uncompressed region ends that a manifest follows: where the last grain's own bytes end. If they don't tell,
+    /// because they are encrypted or damaged, it is where the first whole manifest begins: damage inside a grain costs that
+    /// grain only.
     fn uncompressed_length(&self) -> Result<usize, GrainError> {
         let Some(last) = self.offsets.last() else {
             return Ok(0);
@@ -301,11 +378,13 @@ impl<'a> Split<'a, '_> {
         let place = u32::from_be_bytes(*last).saturating_sub(self.base) as usize;
         let tail = self.rest.get(place..).unwrap_or_default();
         let at = self.start + place;
-        let length = match delivered_length(tail).map_err(|error| error.shifted(at))? {
-            Some(length) => length,
-            None => length_before_manifest(tail)
-                .ok_or_else(|| GrainError::corrupt(at, "the end of the last, encrypted grain can't be told"))?,
+        let told = match delivered_length(tail) {
+            Ok(Some(length)) if is_manifest(tail.get(length..).unwrap_or_default()) => return Ok(place + length),
+            Ok(Some(length)) => Ok(length),
+            Ok(None) => Err(GrainError::corrupt(0, "the end of the last, encrypted grain can't be told")),
+            Err(error) => Err(error),
         };
+        let length = length_before_manifest(tail).map_or(told, Ok).map_err(|error| error.shifted(at))?;
         Ok(place + length)
     }
 }
@@ -314,15 +393,19 @@ fn begins_frame(rest: &[u8]) -> bool {
     matches!(rest.first_chunk::<4>(), Some(&ZSTD_MAGIC | &LZ4_MAGIC))
 }
 
-/// Places that are tried as the beginning of a manifest after an encrypted grain. By chance there is none but the right one;
-/// a file that was made to look otherwise isn't worth more work, each try may read the rest of the file.
+/// True if `bytes` are a manifest, or begin as one does: then it is the manifest that is damaged.
+fn is_manifest(bytes: &[u8]) -> bool {
+    Manifest::seems_to_begin(bytes) || Manifest::read(bytes).is_ok()
+}
+
+/// Places that are tried as the beginning of a manifest after a grain whose end isn't known. By chance there is none but the
+/// right one; a file that was made to look otherwise isn't worth more work, each try may read the rest of the file.
 const MANIFEST_TRIES: usize = 16;
 
-/// The length of an encrypted last grain: the ciphertext doesn't tell, so the shortest after which exactly a manifest comes.
+/// The length of a last grain whose own bytes don't tell it: the shortest after which exactly a manifest comes.
 fn length_before_manifest(tail: &[u8]) -> Option<usize> {
-    Header::read(tail).ok()?;
     let rest = |length: usize| tail.get(length..).unwrap_or_default();
-    (crate::grain::MIN_BLOB_LENGTH..tail.len())
+    (1..tail.len())
         .filter(|length| Manifest::seems_to_begin(rest(*length)))
         .take(MANIFEST_TRIES)
         .find(|length| Manifest::read(rest(*length)).is_ok())

@@ -1,4 +1,5 @@
-//! Keys that other writers use for known fields. Read-only: nothing is ever written under one of them.
+//! Keys that other writers use for known fields. Read-only: nothing is ever written under one of them, and where a grain has
+//! the field itself such a key is its author's own.
 //!
 //! Each alias is bound to the type in whose grains it was seen, so that a user's own field of that name in another type
 //! stays the user's.

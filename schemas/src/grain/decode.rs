@@ -12,7 +12,7 @@ use super::msgpack::MessagePackReader;
 use super::payload::{Encoding, Payload};
 use super::raw::{RawValue, read_raw};
 use super::rules::{self, Rigor};
-use super::token::{Deviation, KeyOrder, NIL_IN_MAP, Reader, Token, read_key};
+use super::token::{Deviation, KeyOrder, NIL_IN_MAP, Reader, Token, read_key, skip};
 use super::types::{GrainType, TypeByte};
 use crate::error::{ErrorCode, GrainError};
 
@@ -81,7 +81,7 @@ impl<'a> Grain<'a> {
             self.marks.insert(Mark::NotCanonical);
         }
         self.marks.note(Mark::EncodingFlag, self.header.flags.cbor() != (encoding == Encoding::Cbor));
-        rules::check(self, rigor).map_err(|error| self.locate(error, bytes))
+        rules::check(self, rigor).map_err(|error| self.locate(error, bytes).shifted(HEADER_LENGTH))
     }
 
     /// A grain without fields.
@@ -123,6 +123,7 @@ impl<'a> Grain<'a> {
                 value => self.add(of, key, value, offset)?,
             }
         }
+        self.name_foreign_keys();
         order.finish(&reader, start, count)?;
         if reader.position() != reader.bytes().len() {
             return Err(GrainError::corrupt(reader.position(), "bytes follow the payload"));
@@ -142,7 +143,7 @@ impl<'a> Grain<'a> {
                 self.marks.note(Mark::ForeignKey, field == Field::Content && key != field.short_key(of));
                 field
             }
-            None => match Field::from_name(key).or_else(|| field_of_alias(of, key)) {
+            None => match Field::from_name(key) {
                 Some(field) => {
                     self.marks.insert(Mark::ForeignKey);
                     field
@@ -164,19 +165,54 @@ impl<'a> Grain<'a> {
         Ok(())
     }
 
-    /// Adds to an error about a field the byte where the field's value lies, where that can be told.
+    /// Takes unknown keys that other writers use for a field as that field, unless the grain has it; what then is left is the
+    /// author's own.
+    fn name_foreign_keys(&mut self) {
+        let of = self.header.type_byte.standard();
+        let mut at = 0;
+        while let Some((key, value)) = self.unknown.get(at).copied() {
+            match field_of_alias(of, key).filter(|field| self.places[*field as usize] == ABSENT) {
+                Some(field) => {
+                    self.unknown.remove(at);
+                    self.marks.insert(Mark::ForeignKey);
+                    self.places[field as usize] = self.known.len() as u8;
+                    self.known.push((field, value));
+                }
+                None => at += 1,
+            }
+        }
+    }
+
+    /// Adds to an error about a field the byte where the field's value lies, where that can be told. Goes through the payload
+    /// once more, so that the good case needn't remember.
     fn locate(&self, error: GrainError, payload: &[u8]) -> GrainError {
         let field = error.field.as_deref().and_then(|path| Field::from_name(path.split(['[', '.']).next()?));
-        let slice: Option<&[u8]> = field.and_then(|field| self.get(field)).and_then(|value| match value {
-            RawValue::Text(text) => Some(text.as_bytes()),
-            RawValue::Bytes(bytes) => Some(bytes),
-            RawValue::Array(encoded) | RawValue::Map(encoded) => Some(encoded.bytes()),
-            _ => None,
+        let place = field.filter(|_| error.offset.is_none()).and_then(|field| match self.encoding {
+            Encoding::MessagePack => self.place_of(field, MessagePackReader::new(payload)),
+            Encoding::Cbor => self.place_of(field, CborReader::new(payload)),
         });
-        match slice.map(|slice| (slice.as_ptr() as usize).wrapping_sub(payload.as_ptr() as usize)) {
-            Some(offset) if error.offset.is_none() && offset <= payload.len() => error.at(HEADER_LENGTH + offset),
-            _ => error,
+        match place {
+            Some(offset) => error.at(offset),
+            None => error,
         }
+    }
+
+    fn place_of<'p, R: Reader<'p>>(&self, field: Field, mut reader: R) -> Option<usize> {
+        let of = self.header.type_byte.standard();
+        let Token::Map(count) = reader.token().ok()? else { return None };
+        let stands_for = |key: &str| {
+            Field::from_short_key(key).or_else(|| Field::from_name(key)).or_else(|| field_of_alias(of, key))
+        };
+        for _ in 0..count {
+            let key = read_key(&mut reader).ok()?;
+            let offset = reader.position();
+            let value = skip(&mut reader).ok()?;
+            let is_own = || self.unknown.iter().any(|(own, _)| *own == key);
+            if value != Token::Nil && stands_for(key) == Some(field) && !is_own() {
+                return Some(offset);
+            }
+        }
+        None
     }
 
     /// The header.
@@ -221,7 +257,7 @@ impl<'a> Grain<'a> {
         self.get(field).and_then(|value| value.as_text())
     }
 
-    /// The fields that the specification names, in the order of the payload's keys.
+    /// The fields that the specification names, in the order of the payload's keys; those under another writer's key last.
     pub fn known(&self) -> &[(Field, RawValue<'a>)] {
         &self.known
     }
@@ -240,8 +276,10 @@ impl<'a> Grain<'a> {
         &mut self.marks
     }
 
-    /// True if `field` was hidden by selective disclosure (§10): it counts as present where it is required.
+    /// True if `field` was hidden by selective disclosure (§10): it counts as present where it is required. What a receiver
+    /// must see can't be hidden, whatever the grain claims.
     pub fn is_elided(&self, field: Field) -> bool {
-        self.get(Field::Elided).is_some_and(|elided| elided.get(field.name()).is_some())
+        field.access() == Access::Open
+            && self.get(Field::Elided).is_some_and(|elided| elided.get(field.name()).is_some())
     }
 }

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use super::alias::field_of_alias;
 use super::decode::{Grain, Mode};
 use super::extent::write_value;
 use super::fields::Field;
@@ -111,10 +112,13 @@ impl From<Field> for Key {
 
 /// Encodes a grain that is given as fields whose values are in payload form (compacted inside, instants in milliseconds).
 ///
+/// An own key that readers take for a field is refused: the grain would come back as another.
+///
 /// # Errors
 /// As [`encode_json`].
 pub fn encode(fields: Vec<(Key, Value)>, options: EncodeOptions) -> Result<EncodedGrain, GrainError> {
     let kind = type_of(&fields)?;
+    check_own_keys(kind, &fields)?;
     let key_of = |key| match key {
         Key::Field(field) => Cow::Borrowed(Field::short_key(field, Some(kind))),
         Key::Own(key) => key,
@@ -139,6 +143,23 @@ fn type_of(fields: &[(Key, Value)]) -> Result<GrainType, GrainError> {
     }
 }
 
+/// No own key may be another spelling of a field: its full name, or what another writer calls a field that the grain lacks.
+fn check_own_keys(kind: GrainType, fields: &[(Key, Value)]) -> Result<(), GrainError> {
+    let lacks = |field: &Field| {
+        !fields.iter().any(|(key, value)| matches!(key, Key::Field(known) if known == field) && *value != Value::Nil)
+    };
+    for (key, _) in fields.iter().filter(|(_, value)| *value != Value::Nil) {
+        let Key::Own(own) = key else { continue };
+        let named = Field::from_short_key(own).or_else(|| Field::from_name(own));
+        let field = named.or_else(|| field_of_alias(Some(kind), own).filter(lacks));
+        if let Some(field) = field.filter(|field| field.short_key(Some(kind)) != own) {
+            let message = format!("`{own}` would be read as `{}`, which is to be given by its full name", field.name());
+            return Err(GrainError::new(ErrorCode::Schema, message).field(field.name()));
+        }
+    }
+    Ok(())
+}
+
 /// Puts the header before a canonical payload, after checking that it makes a valid grain.
 fn assemble(kind: GrainType, payload: &[u8], options: EncodeOptions) -> Result<Vec<u8>, GrainError> {
     let mut flags = Flags::default();
@@ -155,12 +176,25 @@ fn assemble(kind: GrainType, payload: &[u8], options: EncodeOptions) -> Result<V
     grain.decode_with(&checked, Mode::Strict, Rigor::Write)?;
     let header = header_of(&grain, flags, options);
     if options.compressed {
+        check_size(payload)?;
         let compressed = zstd::bulk::compress(payload, ZSTD_LEVEL)
             .map_err(|error| GrainError::new(ErrorCode::Corrupt, format!("zstd: {error}")))?;
         return Ok([&header.to_bytes()[..], &compressed].concat());
     }
     blob[..HEADER_LENGTH].copy_from_slice(&header.to_bytes());
     Ok(blob)
+}
+
+/// Readers open a compressed payload up to a limit, so that it can't be a bomb.
+fn check_size(payload: &[u8]) -> Result<(), GrainError> {
+    if payload.len() <= DEFAULT_PAYLOAD_LIMIT {
+        return Ok(());
+    }
+    let message = format!(
+        "a payload of {} bytes can't be compressed: readers decompress at most {DEFAULT_PAYLOAD_LIMIT} bytes",
+        payload.len()
+    );
+    Err(GrainError::new(ErrorCode::Corrupt, message))
 }
 
 /// The header that the content of a checked grain demands.

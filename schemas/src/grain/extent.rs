@@ -5,7 +5,7 @@ use super::header::{HEADER_LENGTH, Header, VERSION};
 use super::msgpack::{self, MessagePackReader};
 use super::payload::Encoding;
 use super::raw::{Encoded, RawValue, read_raw};
-use super::token::{Reader, skip};
+use super::token::{Deviation, Reader, skip};
 use super::value::Value;
 use crate::compression::zstd_frame_length;
 use crate::error::{ErrorCode, GrainError};
@@ -44,18 +44,21 @@ fn encoding_of(bytes: &[u8]) -> Result<Encoding, GrainError> {
     encoding.ok_or_else(|| GrainError::new(ErrorCode::NotMap, "not a MessagePack or CBOR map").at(0))
 }
 
-/// Reads the map, in either encoding, that fills the whole of `bytes`.
+/// Reads the map, in either encoding, that fills the whole of `bytes`; tells where it first isn't canonical.
 ///
 /// # Errors
 /// [`ErrorCode::NotMap`], [`ErrorCode::Corrupt`], [`ErrorCode::FloatInvalid`].
-pub(crate) fn read_map(bytes: &[u8]) -> Result<Encoded<'_>, GrainError> {
-    fn whole<'a>(mut reader: impl Reader<'a>, encoding: Encoding) -> Result<Encoded<'a>, GrainError> {
+pub(crate) fn read_map(bytes: &[u8]) -> Result<(Encoded<'_>, Option<Deviation>), GrainError> {
+    fn whole<'a>(
+        mut reader: impl Reader<'a>,
+        encoding: Encoding,
+    ) -> Result<(Encoded<'a>, Option<Deviation>), GrainError> {
         let value = read_raw(&mut reader, encoding, 0)?;
         if reader.position() != reader.bytes().len() {
             return Err(GrainError::corrupt(reader.position(), "bytes follow the map"));
         }
         match value {
-            RawValue::Map(encoded) => Ok(encoded),
+            RawValue::Map(encoded) => Ok((encoded, reader.deviation().take())),
             _ => Err(GrainError::new(ErrorCode::NotMap, "not a map").at(0)),
         }
     }

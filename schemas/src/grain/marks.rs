@@ -14,7 +14,8 @@ pub enum Mark {
     ForeignKey,
     /// The payload holds fields of the index layer (§5.6): untrusted, never applied.
     IndexFields,
-    /// An optional field holds another kind of value than its kind; no column shows it.
+    /// A field holds another kind of value than its kind. One that can be read in one way only has its column all the same
+    /// (an integer as a double, a text as a list of one), any other has none.
     FieldKind,
     /// The header's creation second differs from the payload's `created_at`.
     HeaderTime,

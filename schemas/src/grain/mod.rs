@@ -7,7 +7,7 @@
 //! | `token`, `msgpack`, `cbor` | what values do these bytes hold, and are they canonical? |
 //! | `payload` | what are the payload's bytes, after decompression, and how are they encoded? |
 //! | `decode`, `raw`, `marks` | which fields has this grain, where do they lie, and what is odd about it? |
-//! | `rules` | does it obey the schema of its type? |
+//! | `rules`, `parts` | does it obey the schema of its type? |
 //! | `encode`, `value`, `json` | what is the one blob of this grain? |
 //! | `extent` | how far do a grain's own bytes reach? |
 //! | `authorize` | what do those sign who authorize a supersession? |
@@ -25,6 +25,7 @@ mod header;
 pub(crate) mod json;
 mod marks;
 mod msgpack;
+mod parts;
 mod payload;
 mod raw;
 mod rules;
@@ -48,3 +49,6 @@ pub use raw::{Encoded, Entries, Items, RawValue};
 pub use token::DEPTH_LIMIT;
 pub use types::{GrainType, TypeByte};
 pub use value::{Integer, Value};
+
+#[cfg(test)]
+mod tests;

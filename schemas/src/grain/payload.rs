@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::cbor::{self, CborReader};
 use super::header::{HEADER_LENGTH, Header};
 use super::msgpack::{self, MessagePackReader};
-use super::token::Reader;
+use super::token::{Reader, skip};
 use crate::compression::decompress_zstd;
 use crate::error::{ErrorCode, GrainError};
 
@@ -41,12 +41,14 @@ impl Encoding {
     }
 
     /// The encoding that a payload really has, given what the header claims. The widespread lie (the CBOR flag over
-    /// MessagePack) is seen through.
+    /// MessagePack) is seen through; what begins a short MessagePack map begins a CBOR array too, so a claim of CBOR is a lie
+    /// only if the payload as a whole isn't CBOR.
     ///
     /// # Errors
     /// [`ErrorCode::NotMap`] if the payload is some other value, [`ErrorCode::Corrupt`] if it is none.
     fn of_payload(payload: &[u8], claimed: Encoding) -> Result<Encoding, GrainError> {
         match payload.first().and_then(|first| Encoding::of_map(*first)) {
+            Some(Encoding::MessagePack) if claimed == Encoding::Cbor && is_cbor_value(payload) => {}
             Some(Encoding::MessagePack) => return Ok(Encoding::MessagePack),
             Some(Encoding::Cbor) if claimed == Encoding::Cbor => return Ok(Encoding::Cbor),
             _ => {}
@@ -57,6 +59,11 @@ impl Encoding {
         };
         Err(GrainError::new(ErrorCode::NotMap, "the payload must be a MessagePack or CBOR map").at(0))
     }
+}
+
+fn is_cbor_value(payload: &[u8]) -> bool {
+    let mut reader = CborReader::new(payload);
+    skip(&mut reader).is_ok() && reader.position() == payload.len()
 }
 
 /// The most bytes that a compressed payload may decompress to, unless the caller says otherwise: sixteen times the blob

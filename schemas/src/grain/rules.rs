@@ -1,7 +1,8 @@
 //! Schema rules: which type needs which field, and what values fields may hold (§8, §13.4, §19.3, §27.1).
 //!
 //! One set of rules for readers and writers. A writer is held to all of them; a reader refuses only what makes a grain
-//! unusable or dangerous, and marks the rest. Types of later versions and of domain profiles have no schema here.
+//! unusable or dangerous, and marks the rest. Types of later versions and of domain profiles have no schema here: their
+//! fields may hold anything (§19.4).
 
 use super::decode::Grain;
 use super::fields::{Access, Field, Kind};
@@ -53,6 +54,8 @@ fn check_type(grain: &Grain<'_>) -> Result<(), GrainError> {
     };
     match TypeByte::from_name(name) {
         Some(named) if named == grain.header().type_byte => Ok(()),
+        // What 1.3 doesn't name may be called what it likes, but not by the name of a type whose schema is known.
+        Some(named) if named.standard().is_none() && grain.grain_type().is_none() => Ok(()),
         Some(_) => {
             let message = format!(
                 "the header's type byte is 0x{:02x}, the payload says `{name}`",
@@ -67,73 +70,105 @@ fn check_type(grain: &Grain<'_>) -> Result<(), GrainError> {
     }
 }
 
-/// Every field holds its kind of value, within its range.
+/// Every field holds its kind of value, within its range; for a reader it need not hold where nothing rests on it.
 fn check_kinds(grain: &mut Grain<'_>, rigor: Rigor) -> Result<(), GrainError> {
     let mut odd = false;
     for (field, value) in grain.known() {
-        match check_kind(*field, value, grain.grain_type(), rigor) {
-            Err(fault) if fault.code == ErrorCode::Schema && rigor != Rigor::Write && !is_vital(*field) => odd = true,
-            Err(fault) => return Err(fault),
-            Ok(()) => {}
+        if let Err(fault) = check_kind(*field, value, grain.grain_type(), rigor) {
+            if rigor == Rigor::Write || !is_bearable(grain, *field, value, &fault) {
+                return Err(fault);
+            }
+            odd = true;
         }
     }
     grain.marks_mut().note(Mark::FieldKind, odd);
     Ok(())
 }
 
-/// Fields whose wrong kind makes a grain unreadable rather than odd: what identity, time, trust and protection rest on.
-fn is_vital(field: Field) -> bool {
-    let required = GrainType::ALL.into_iter().any(|kind| required_fields(kind).contains(&field));
-    required
-        || matches!(
-            field,
-            Field::CreatedAt
-                | Field::Confidence
-                | Field::Importance
-                | Field::Namespace
-                | Field::UserId
-                | Field::StructuralTags
-                | Field::InvalidationPolicy
-                | Field::ActionPhase
-                | Field::ExecutionMode
-                | Field::Content
-                | Field::ContentBlocks
-                | Field::Elided
-                | Field::PriorConsent
-        )
+/// True if a reader takes `grain` though `value` isn't what `field` holds: because its type has no schema, because the value
+/// can be read all the same, or because nothing rests on the field.
+fn is_bearable(grain: &Grain<'_>, field: Field, value: &RawValue<'_>, fault: &GrainError) -> bool {
+    match grain.grain_type() {
+        None => true,
+        Some(kind) => fault.code == ErrorCode::Schema && (is_close(field, value) || !is_vital(grain, kind, field)),
+    }
 }
+
+/// Values of another kind that some writers keep and that can be read in one way only: an integer as a double, a threshold
+/// as a fraction, a list of one text as the text.
+fn is_close(field: Field, value: &RawValue<'_>) -> bool {
+    match field.kind() {
+        Kind::UnitFloat | Kind::Float => value.as_number().is_some(),
+        Kind::Count => matches!(value, RawValue::Float(_)),
+        Kind::TextList | Kind::CitationList => value.as_text().is_some(),
+        _ => false,
+    }
+}
+
+/// Fields whose wrong kind makes a grain of type `kind` unreadable rather than odd: what the type needs, and what identity,
+/// time, trust and protection rest on.
+fn is_vital(grain: &Grain<'_>, kind: GrainType, field: Field) -> bool {
+    let common = matches!(
+        field,
+        Field::CreatedAt
+            | Field::Confidence
+            | Field::Importance
+            | Field::Namespace
+            | Field::UserId
+            | Field::StructuralTags
+            | Field::InvalidationPolicy
+            | Field::Elided
+    );
+    let own = match kind {
+        GrainType::Event => EVENT_FIELDS.contains(&field),
+        GrainType::Action => {
+            matches!(field, Field::ActionPhase | Field::ExecutionMode)
+                || phase_of(grain).is_ok_and(|phase| phase.required.contains(&field))
+        }
+        GrainType::Consent => field == Field::PriorConsent,
+        _ => false,
+    };
+    common || own || required_fields(kind).contains(&field)
+}
+
+/// The fields that tell what happened in an event: its text, its blocks or its triple.
+const EVENT_FIELDS: [Field; 5] = [Field::Content, Field::ContentBlocks, Field::Subject, Field::Relation, Field::Object];
 
 fn check_kind(field: Field, value: &RawValue<'_>, of: Option<GrainType>, rigor: Rigor) -> Result<(), GrainError> {
     if rigor == Rigor::Write && field.access() == Access::Index {
         return Err(error(ErrorCode::Schema, field, "belongs to the index layer, a writer must not set it"));
     }
-    let lax = rigor != Rigor::Write;
     let fits = match field.kind() {
         Kind::Text => value.as_text().is_some(),
         // Only actions may hold structured content; elsewhere it is the text that readers without blocks see.
         Kind::Any if field == Field::Content && of == Some(GrainType::Event) => value.as_text().is_some(),
         Kind::Any => true,
-        Kind::UnitFloat => return check_unit_float(field, value, lax),
-        Kind::Float => matches!(value, RawValue::Float(_)) || lax && value.as_number().is_some(),
+        Kind::UnitFloat => return check_unit_float(field, value),
+        Kind::Float => matches!(value, RawValue::Float(_)),
         Kind::Int => matches!(value, RawValue::Int(_) | RawValue::BigInt(_)),
-        Kind::Count => return check_count(field, value, lax),
+        Kind::Count => return check_count(field, value),
         Kind::Byte => return check_byte(field, value),
         Kind::Bool => value.as_bool().is_some(),
         Kind::Instant => return check_instant(field, value),
+        // Hashes by the names of what was hidden (§10.3).
+        Kind::Map if field == Field::Elided => {
+            value.as_map().is_some_and(|mut entries| entries.all(|(_, hash)| hash.as_text().is_some()))
+        }
         Kind::Map | Kind::InvalidationPolicy | Kind::RetentionPolicy => matches!(value, RawValue::Map(_)),
         Kind::TextOrMap => matches!(value, RawValue::Text(_) | RawValue::Map(_)),
-        Kind::TextList => is_list(value, |item| item.as_text().is_some()) || lax && value.as_text().is_some(),
-        Kind::CitationList => {
-            is_list(value, |item| matches!(item, RawValue::Text(_) | RawValue::Map(_)))
-                || lax && value.as_text().is_some()
-        }
-        Kind::ByteList => is_list(value, |item| matches!(item, RawValue::Int(0..=255))),
+        Kind::TextList => is_list(value, |item| item.as_text().is_some()),
+        Kind::CitationList => is_list(value, |item| matches!(item, RawValue::Text(_) | RawValue::Map(_))),
+        Kind::ByteList => return check_bytes(field, value),
         Kind::AnyList => matches!(value, RawValue::Array(_)),
         Kind::MapList | Kind::ContentRefs | Kind::EmbeddingRefs | Kind::RelatedTo | Kind::ProvenanceChain => {
             is_list(value, |item| matches!(item, RawValue::Map(_)))
         }
     };
-    if fits { Ok(()) } else { Err(wrong_kind(field, value)) }
+    match fits {
+        true if rigor == Rigor::Write => super::parts::check(field, value),
+        true => Ok(()),
+        false => Err(wrong_kind(field, value)),
+    }
 }
 
 fn is_list(value: &RawValue<'_>, fits: impl FnMut(RawValue<'_>) -> bool) -> bool {
@@ -147,6 +182,7 @@ fn wrong_kind(field: Field, value: &RawValue<'_>) -> GrainError {
         Kind::Int | Kind::Count | Kind::Byte => "an integer",
         Kind::Instant => "an integer (milliseconds since 1970)",
         Kind::Bool => "a boolean",
+        Kind::Map if field == Field::Elided => "a map of strings",
         Kind::Map | Kind::InvalidationPolicy | Kind::RetentionPolicy => "a map",
         Kind::TextOrMap => "a string or a map",
         Kind::TextList => "an array of strings",
@@ -161,27 +197,25 @@ fn wrong_kind(field: Field, value: &RawValue<'_>) -> GrainError {
     error(ErrorCode::Schema, field, format!("must be {expected}, is {}", value.kind_name()))
 }
 
-fn check_unit_float(field: Field, value: &RawValue<'_>, lax: bool) -> Result<(), GrainError> {
-    let number = match value {
-        RawValue::Float(number) => *number,
-        _ => value.as_number().filter(|_| lax).ok_or_else(|| wrong_kind(field, value))?,
-    };
-    if (0.0..=1.0).contains(&number) {
-        return Ok(());
+fn check_unit_float(field: Field, value: &RawValue<'_>) -> Result<(), GrainError> {
+    match value.as_number() {
+        Some(number) if !(0.0..=1.0).contains(&number) => {
+            Err(error(ErrorCode::Range, field, format!("must be in [0.0, 1.0], is {number}")))
+        }
+        _ if matches!(value, RawValue::Float(_)) => Ok(()),
+        _ => Err(wrong_kind(field, value)),
     }
-    Err(error(ErrorCode::Range, field, format!("must be in [0.0, 1.0], is {number}")))
 }
 
-/// Counts are integers; a reader takes thresholds that some writers keep as fractions.
-fn check_count(field: Field, value: &RawValue<'_>, lax: bool) -> Result<(), GrainError> {
+fn check_count(field: Field, value: &RawValue<'_>) -> Result<(), GrainError> {
     match value {
         RawValue::Int(0..) | RawValue::BigInt(_) => Ok(()),
-        RawValue::Int(number) => Err(error(ErrorCode::Range, field, format!("must not be negative, is {number}"))),
-        RawValue::Float(number) if lax && *number < 0.0 => {
-            Err(error(ErrorCode::Range, field, format!("must not be negative, is {number}")))
-        }
-        RawValue::Float(_) if lax => Ok(()),
-        _ => Err(wrong_kind(field, value)),
+        _ => match value.as_number() {
+            Some(number) if number < 0.0 => {
+                Err(error(ErrorCode::Range, field, format!("must not be negative, is {number}")))
+            }
+            _ => Err(wrong_kind(field, value)),
+        },
     }
 }
 
@@ -191,6 +225,14 @@ fn check_byte(field: Field, value: &RawValue<'_>) -> Result<(), GrainError> {
         RawValue::Int(_) | RawValue::BigInt(_) => Err(error(ErrorCode::Range, field, "must be in 0..=255")),
         _ => Err(wrong_kind(field, value)),
     }
+}
+
+fn check_bytes(field: Field, value: &RawValue<'_>) -> Result<(), GrainError> {
+    let mut items = value.as_array().ok_or_else(|| wrong_kind(field, value))?;
+    items.try_for_each(|item| match check_byte(field, &item) {
+        Err(fault) if fault.code == ErrorCode::Schema => Err(wrong_kind(field, value)),
+        checked => checked,
+    })
 }
 
 /// Instants fit a signed 64-bit integer; `created_at` must fit the header's unsigned 32-bit seconds too (§3.1.1).
@@ -335,24 +377,32 @@ const COMPLETE: Phase = Phase {
 const CODE_EXECUTION: Phase =
     Phase { required: &[Field::Code, Field::IsError], forbidden: &[], omitted: &DEFINITION_ONLY };
 
-fn check_action(grain: &mut Grain<'_>) -> Result<(), GrainError> {
-    let phase = match grain.text(Field::ActionPhase) {
-        Some("definition") => DEFINITION,
-        Some("call") => CALL,
-        Some("result") => RESULT,
-        None if grain.text(Field::ExecutionMode) == Some("code_exec") => CODE_EXECUTION,
-        None => COMPLETE,
+fn phase_of(grain: &Grain<'_>) -> Result<Phase, GrainError> {
+    match grain.text(Field::ActionPhase) {
+        Some("definition") => Ok(DEFINITION),
+        Some("call") => Ok(CALL),
+        Some("result") => Ok(RESULT),
         Some(other) => {
             let message = format!("must be `definition`, `call` or `result`, is `{other}`");
-            return Err(error(ErrorCode::Schema, Field::ActionPhase, message));
+            Err(error(ErrorCode::Schema, Field::ActionPhase, message))
         }
-    };
+        // Code may also be run by an ordinary call of a tool, whose input it is.
+        None if grain.text(Field::ExecutionMode) == Some("code_exec")
+            && (has(grain, Field::Code) || !has(grain, Field::ToolName)) =>
+        {
+            Ok(CODE_EXECUTION)
+        }
+        None => Ok(COMPLETE),
+    }
+}
+
+fn check_action(grain: &mut Grain<'_>) -> Result<(), GrainError> {
+    let phase = phase_of(grain)?;
     for field in phase.required {
         check_required(grain, *field)?;
-    }
-    for field in [Field::ToolName, Field::ToolCallId] {
-        if phase.required.contains(&field) {
-            check_not_empty(grain, field)?;
+        // A tool may well have nothing to say; every other required text must say something.
+        if *field != Field::Content {
+            check_not_empty(grain, *field)?;
         }
     }
     if let Some(field) = phase.forbidden.iter().find(|field| grain.get(**field).is_some()) {
@@ -382,7 +432,8 @@ const RELATION_TYPES: [&str; 11] = [
 ];
 
 fn check_vocabulary(grain: &mut Grain<'_>, rigor: Rigor) -> Result<(), GrainError> {
-    if let Some(state) = grain.text(Field::GoalState).filter(|state| !GOAL_STATES.contains(state)) {
+    let state = grain.text(Field::GoalState).filter(|state| !GOAL_STATES.contains(state));
+    if let Some(state) = state.filter(|_| rigor == Rigor::Write || grain.grain_type() == Some(GrainType::Goal)) {
         let message = format!("must be one of {}, is `{state}`", GOAL_STATES.join(", "));
         return Err(error(ErrorCode::Schema, Field::GoalState, message));
     }
@@ -393,7 +444,8 @@ fn check_vocabulary(grain: &mut Grain<'_>, rigor: Rigor) -> Result<(), GrainErro
         let message = format!("`{kind}` isn't a relation type; they are {}", RELATION_TYPES.join(", "));
         return Err(error(ErrorCode::Schema, Field::RelatedTo, message));
     }
-    grain.marks_mut().note(Mark::Vocabulary, foreign.is_some());
+    let odd = foreign.is_some() || state.is_some();
+    grain.marks_mut().note(Mark::Vocabulary, odd);
     Ok(())
 }
 

@@ -25,6 +25,8 @@ pub struct JsonError {
     pub line: usize,
     /// The column of the offset in bytes, from 1.
     pub column: usize,
+    /// True if `NaN` or `Infinity` stands where a value should: some writers put it there for a number that isn't one.
+    pub not_finite: bool,
 }
 
 impl<'a> Json<'a> {
@@ -48,6 +50,7 @@ impl<'a> Json<'a> {
 
 enum Fault {
     Syntax(Box<JiterError>),
+    NotFinite(usize),
     Depth,
 }
 
@@ -82,7 +85,8 @@ impl<'a> Parser<'a> {
             Peek::Array => Json::Array(self.array(depth.checked_sub(1).ok_or(Fault::Depth)?)?),
             Peek::Object => Json::Object(self.object(depth.checked_sub(1).ok_or(Fault::Depth)?)?),
             _ => {
-                let digits = self.jiter.known_number_bytes(peek)?;
+                let (text, start) = (self.text, self.jiter.current_index());
+                let digits = self.jiter.known_number_bytes(peek).map_err(|error| not_a_number(text, start, error))?;
                 let digits = std::str::from_utf8(digits).unwrap_or_default();
                 match borrowed(self.text, digits) {
                     Cow::Borrowed(text) => Json::Number(Number::from_checked(text)),
@@ -127,12 +131,25 @@ impl<'a> Parser<'a> {
     }
 
     fn error(&self, fault: Fault) -> JsonError {
+        let not_finite = matches!(fault, Fault::NotFinite(_));
         let (message, offset) = match fault {
             Fault::Syntax(error) => (error.error_type.to_string(), error.index),
+            Fault::NotFinite(offset) => ("a number is NaN or infinite, which JSON has no word for".to_owned(), offset),
             Fault::Depth => ("nested too deeply".to_owned(), self.jiter.current_index()),
         };
         let place = self.jiter.error_position(offset.min(self.text.len()));
-        JsonError { message, offset, line: place.line, column: place.column }
+        JsonError { message, offset, line: place.line, column: place.column, not_finite }
+    }
+}
+
+/// What is wrong with the number that should begin at `start` of `text`.
+fn not_a_number(text: &[u8], start: usize, error: JiterError) -> Fault {
+    let rest = text.get(start..).unwrap_or_default();
+    let unsigned = rest.strip_prefix(b"-").unwrap_or(rest);
+    if unsigned.starts_with(b"NaN") || unsigned.starts_with(b"Infinity") {
+        Fault::NotFinite(start)
+    } else {
+        error.into()
     }
 }
 
@@ -184,6 +201,17 @@ mod tests {
             assert!(parse(text).is_err(), "{text:?}");
         }
         assert!(Json::parse(b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_told_from_other_faults() {
+        for (text, offset) in [("NaN", 0), ("{\"a\": -Infinity}", 6), ("[1, Infinity]", 4), ("[NaN]", 1)] {
+            let error = parse(text).unwrap_err();
+            assert_eq!((error.not_finite, error.offset), (true, offset), "{text}");
+        }
+        for text in ["Nan", "[-]", "-Inf", "nan", "\"NaN"] {
+            assert!(!parse(text).unwrap_err().not_finite, "{text}");
+        }
     }
 
     #[test]

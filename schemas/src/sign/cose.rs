@@ -4,6 +4,7 @@
 //! envelope's bytes without the blob ([`EnvelopeParts`]), from which the delivered bytes can be put together again.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::Range;
 
 use ciborium::Value;
@@ -36,18 +37,20 @@ impl<'a> Delivery<'a> {
             }
             _ => Delivery::Bare(bytes),
         };
-        let wrapped = matches!(delivery, Delivery::Signed(_));
-        match (Header::read(delivery.blob())?.flags.signed(), wrapped) {
-            (true, false) => Err(GrainError::new(
-                ErrorCode::SignedMismatch,
-                "the signed flag is set but no signature came with the blob",
-            )
-            .at(1)),
-            (false, true) => {
-                Err(GrainError::new(ErrorCode::SignedMismatch, "a signature wraps a blob whose signed flag is clear")
-                    .at(1))
-            }
-            _ => Ok(delivery),
+        let header = Header::read(delivery.blob()).map_err(|error| error.shifted(delivery.blob_start()))?;
+        let message = match (header.flags.signed(), &delivery) {
+            (true, Delivery::Bare(_)) => "the signed flag is set but no signature came with the blob",
+            (false, Delivery::Signed(_)) => "a signature wraps a blob whose signed flag is clear",
+            _ => return Ok(delivery),
+        };
+        Err(GrainError::new(ErrorCode::SignedMismatch, message).at(delivery.blob_start() + 1))
+    }
+
+    /// Where the blob begins in the delivered bytes: what is wrong at some byte of it is wrong so much further on in these.
+    pub fn blob_start(&self) -> usize {
+        match self {
+            Delivery::Bare(_) => 0,
+            Delivery::Signed(signed) => signed.payload.start,
         }
     }
 
@@ -73,10 +76,22 @@ const TAG_18: u8 = 0xd2;
 pub enum SignatureStatus {
     /// The signer's key verifies it.
     Valid,
-    /// It isn't the signer's over this blob.
+    /// It isn't the signer's over this blob: because it is another's, or because the envelope doesn't say whose it is and how
+    /// it was made, or says what can't be (§9.3).
     Invalid,
-    /// Nobody here can tell, because the key isn't known or the algorithm isn't one of the specification's.
+    /// Nobody here can tell, because the signer's key isn't known or is of a kind that the specification doesn't name.
     Unverifiable(String),
+}
+
+impl SignatureStatus {
+    /// `valid`, `invalid` or `unverifiable`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            SignatureStatus::Valid => "valid",
+            SignatureStatus::Invalid => "invalid",
+            SignatureStatus::Unverifiable(_) => "unverifiable",
+        }
+    }
 }
 
 /// An opened COSE_Sign1 envelope.
@@ -143,17 +158,20 @@ impl<'a> SignedBlob<'a> {
 
     /// Checks the signature with the key that `resolver` has for the signer.
     pub fn verify(&self, resolver: &dyn KeyResolver) -> SignatureStatus {
-        let Some(signer) = self.signer() else {
-            return SignatureStatus::Unverifiable("the envelope names no signer".to_owned());
+        let (Some(signer), Some(algorithm)) = (self.signer(), self.algorithm) else {
+            return SignatureStatus::Invalid;
         };
         let key = match resolver.resolve(signer) {
             Ok(key) => key,
-            Err(error @ DidError::Malformed(_)) => return SignatureStatus::Unverifiable(format!("{signer}: {error}")),
+            Err(DidError::Malformed(_)) => return SignatureStatus::Invalid,
+            // A key of another kind can't have made a signature of ours, whatever it is.
+            Err(DidError::KeyKind(_)) if matches!(algorithm, EDDSA | ED25519 | ES256) => {
+                return SignatureStatus::Invalid;
+            }
             Err(error) => return SignatureStatus::Unverifiable(error.to_string()),
         };
-        if !self.algorithm_fits(&key) {
-            let message = format!("algorithm {:?} doesn't go with the key of {signer}", self.algorithm);
-            return SignatureStatus::Unverifiable(message);
+        if !fits(algorithm, &key) {
+            return SignatureStatus::Invalid;
         }
         let protected = ProtectedHeader { original_data: Some(self.protected.to_vec()), ..Default::default() };
         let message = coset::sig_structure_data(SignatureContext::CoseSign1, protected, None, &[], self.blob());
@@ -163,11 +181,27 @@ impl<'a> SignedBlob<'a> {
         }
     }
 
-    fn algorithm_fits(&self, key: &VerifyingKey) -> bool {
-        match key {
-            VerifyingKey::Ed25519(_) => matches!(self.algorithm, Some(EDDSA | ED25519)),
-            VerifyingKey::P256(_) => self.algorithm == Some(ES256),
+    /// [`SignedBlob::verify`] for whoever takes no wrong signature: one that can't be verified here is let through.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Integrity`] if the signature is [`SignatureStatus::Invalid`].
+    pub fn prove(&self, resolver: &dyn KeyResolver) -> Result<SignatureStatus, GrainError> {
+        match self.verify(resolver) {
+            SignatureStatus::Invalid => {
+                let signer = self.signer().unwrap_or("nobody");
+                let message = format!("the signature isn't that of {signer} over this blob");
+                Err(GrainError::new(ErrorCode::Integrity, message))
+            }
+            status => Ok(status),
         }
+    }
+}
+
+/// True if signatures of `algorithm` are made with keys like `key`.
+fn fits(algorithm: i128, key: &VerifyingKey) -> bool {
+    match key {
+        VerifyingKey::Ed25519(_) => matches!(algorithm, EDDSA | ED25519),
+        VerifyingKey::P256(_) => algorithm == ES256,
     }
 }
 
@@ -176,15 +210,31 @@ const EDDSA: i128 = -8;
 const ED25519: i128 = -19;
 const ES256: i128 = -7;
 
-/// Algorithm and signer of a protected header.
+/// Algorithm and signer of a protected header. No bytes at all stand for an empty one.
 fn read_protected(bytes: &[u8]) -> Result<(Option<i128>, Option<String>), GrainError> {
     let corrupt = |message: &'static str| GrainError::new(ErrorCode::Corrupt, message);
+    if bytes.is_empty() {
+        return Ok((None, None));
+    }
+    let mut rest = bytes;
     let header: Value =
-        ciborium::from_reader(bytes).map_err(|_| corrupt("the protected header of the envelope isn't CBOR"))?;
+        ciborium::from_reader(&mut rest).map_err(|_| corrupt("the protected header of the envelope isn't CBOR"))?;
+    if !rest.is_empty() {
+        return Err(corrupt("bytes follow the protected header of the envelope"));
+    }
     let entries = header.into_map().map_err(|_| corrupt("the protected header of the envelope isn't a map"))?;
     let (mut algorithm, mut signer) = (None, None);
+    let mut labels = HashSet::new();
     for (label, value) in entries {
-        match label.as_integer().map(i128::from) {
+        // Labels are integers or texts (RFC 9052 §1.4); a reader that took the first of two would see another header.
+        let number = label.as_integer().map(i128::from);
+        let label = (number, label.into_text().ok());
+        if label == (None, None) || !labels.insert(label) {
+            return Err(corrupt(
+                "a label of the envelope's protected header stands twice, or is neither number nor text",
+            ));
+        }
+        match number {
             Some(1) => algorithm = value.as_integer().map(i128::from),
             Some(2) => return Err(corrupt("the envelope has critical header parameters that aren't understood")),
             Some(4) => signer = text_of(value),

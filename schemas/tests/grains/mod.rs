@@ -123,6 +123,16 @@ fn required(kind: GrainType) -> Vec<BoxedStrategy<(Field, Value)>> {
     }
 }
 
+/// Who answers for an agent: the two parts that must be there, and any others.
+fn legal_entity() -> impl Strategy<Value = Value> {
+    (map(), word(), word()).prop_map(|(map, kind, name)| {
+        let Value::Map(mut entries) = map else { return map };
+        entries.retain(|(key, _)| key != "type" && key != "name");
+        entries.extend([("type".into(), kind), ("name".into(), name)]);
+        Value::Map(entries)
+    })
+}
+
 /// What any grain may have.
 fn optional() -> BoxedStrategy<(Field, Value)> {
     prop_oneof![
@@ -132,7 +142,7 @@ fn optional() -> BoxedStrategy<(Field, Value)> {
         any_of(Field::Importance, (0.0..=1.0).prop_map(Value::from)),
         any_of(Field::StructuralTags, texts(0)),
         any_of(Field::Context, map()),
-        any_of(Field::Owner, map()),
+        any_of(Field::Owner, legal_entity()),
         any_of(Field::ValidFrom, any::<i64>().prop_map(Value::from)),
         any_of(Field::Category, (0_u64..=255).prop_map(Value::from)),
         any_of(Field::SuccessCount, count()),

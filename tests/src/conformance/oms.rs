@@ -10,7 +10,7 @@ use gristmill_schemas::grain::{
     encode_json, namespace_hash,
 };
 use gristmill_schemas::json::Json;
-use gristmill_schemas::sign::{Delivery, SelfContained, SignatureStatus, SignedBlob, VerifyingKey, key_of_did};
+use gristmill_schemas::sign::{Delivery, SelfContained, SignedBlob, VerifyingKey, key_of_did};
 use sha2::{Digest, Sha256};
 
 use super::{CaseFile, Outcome, Report};
@@ -252,15 +252,7 @@ fn open_envelope(bytes: &[u8]) -> Result<Box<SignedBlob<'_>>, GrainError> {
     let Delivery::Signed(signed) = Delivery::open(bytes)? else {
         return Err(GrainError::corrupt(0, "not an envelope"));
     };
-    match signed.verify(&SelfContained) {
-        SignatureStatus::Valid => {}
-        SignatureStatus::Invalid | SignatureStatus::Unverifiable(_) => {
-            return Err(GrainError::new(
-                gristmill_schemas::error::ErrorCode::Integrity,
-                "the signature doesn't verify",
-            ));
-        }
-    }
+    signed.prove(&SelfContained)?;
     let payload = Payload::open(signed.blob(), DEFAULT_PAYLOAD_LIMIT)?;
     Grain::decode(&payload, Mode::Strict)?;
     Ok(signed)

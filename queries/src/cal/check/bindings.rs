@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::pipeline::shape;
 use crate::cal::ast::*;
 use crate::cal::error::{CalError, Code, Result};
 use crate::cal::limits;
@@ -18,13 +19,33 @@ enum Use {
     Value,
 }
 
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Yields {
+    /// A list of values: it has an extractor.
+    Values,
+    /// Grains.
+    Grains,
+    /// A count, groups, or one value.
+    Neither,
+}
+
+impl Yields {
+    fn of(binding: &Let) -> Yields {
+        match binding.extract {
+            Some(_) => Yields::Values,
+            None if shape(&binding.query.stages).is_of_grains() => Yields::Grains,
+            None => Yields::Neither,
+        }
+    }
+}
+
 /// What a name is bound to.
 #[derive(Debug, Clone, Copy)]
 struct Bound {
     /// Position in its block.
     at: usize,
-    /// It has an extractor.
-    values: bool,
+    yields: Yields,
     /// How many bindings stand on one another, this one included.
     chain: usize,
 }
@@ -88,7 +109,7 @@ fn count(query: &Query) -> Result<()> {
 fn block(lets: &[Let], outside: &Scope, chained: bool) -> Result<Scope> {
     let mut scope = outside.clone();
     for (at, binding) in lets.iter().enumerate() {
-        let bound = Bound { at, values: binding.extract.is_some(), chain: 1 };
+        let bound = Bound { at, yields: Yields::of(binding), chain: 1 };
         if scope.insert(binding.name.clone(), bound).is_some() {
             return Err(twice(&binding.name, binding.span));
         }
@@ -123,12 +144,21 @@ fn unreachable(parameter: &Parameter, chained: bool) -> CalError {
 }
 
 fn fits(parameter: &Parameter, used: Use, bound: &Bound) -> Result<()> {
-    let (is, advice) = match (used, bound.values) {
-        (Use::Member, true) | (Use::Source, false) => return Ok(()),
-        (Use::Source, true) => ("a list of values, not grains", "Leave SUBJECTS, OBJECTS or HASHES out of the LET."),
-        (Use::Member, false) => ("grains, not a list of values", "End the LET with SUBJECTS, OBJECTS or HASHES."),
-        (Use::Value, true) => ("a list of values, not one", "Write IN ($name)."),
-        (Use::Value, false) => ("grains, not a value", "Use it as a source of ASSEMBLE."),
+    let (is, advice) = match (used, bound.yields) {
+        (Use::Member, Yields::Values) | (Use::Source, Yields::Grains) => return Ok(()),
+        (Use::Source, Yields::Values) => {
+            ("a list of values, not grains", "Leave SUBJECTS, OBJECTS or HASHES out of the LET.")
+        }
+        (Use::Source, Yields::Neither) => {
+            ("a count, groups or a value, not grains", "Leave the stages that don't yield grains out of the LET.")
+        }
+        (Use::Member, Yields::Grains) => {
+            ("grains, not a list of values", "End the LET with SUBJECTS, OBJECTS or HASHES.")
+        }
+        (Use::Member, Yields::Neither) => ("no list of values", "End the LET with SUBJECTS, OBJECTS or HASHES."),
+        (Use::Value, Yields::Values) => ("a list of values, not one", "Write IN ($name)."),
+        (Use::Value, Yields::Grains) => ("grains, not a value", "Use it as a source of ASSEMBLE."),
+        (Use::Value, Yields::Neither) => ("no value of a condition", "Write the value itself or a parameter."),
     };
     Err(CalError::new(Code::E020, format!("\"${}\" is {is}.", parameter.name)).at(parameter.span).suggest(advice))
 }

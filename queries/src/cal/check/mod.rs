@@ -24,7 +24,6 @@ pub(crate) mod recall;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use self::pipeline::Shape;
 use super::Options;
 use super::ast::{BatchEntry, Parameter, Recall};
 use super::error::{CalError, Code, Result, Warning, WarningCode};
@@ -218,14 +217,12 @@ pub(crate) fn coalesce_branches(count: usize, span: Span) -> Result<()> {
 /// # Errors
 /// E021.
 pub(crate) fn operand_shape(recall: &Recall) -> Result<()> {
-    match pipeline::shape(&recall.stages) {
-        Shape::Grains | Shape::First => Ok(()),
-        Shape::Count | Shape::Values | Shape::Groups => {
-            Err(CalError::new(Code::E021, "Set operations combine grains, not counts, values or groups.")
-                .at(recall.span)
-                .suggest("Leave COUNT, GROUP BY, SUBJECTS, OBJECTS and HASHES out of the operands."))
-        }
+    if pipeline::shape(&recall.stages).is_of_grains() {
+        return Ok(());
     }
+    Err(CalError::new(Code::E021, "Set operations combine grains, not counts, values or groups.")
+        .at(recall.span)
+        .suggest("Leave COUNT, GROUP BY, SUBJECTS, OBJECTS and HASHES out of the operands."))
 }
 
 /// The error for a statement that a set operation can't combine.

@@ -17,16 +17,26 @@ pub enum Shape {
     Values,
     /// A number of grains or values.
     Count,
-    /// One grain, one value, or nothing.
+    /// One grain or nothing.
     First,
+    /// One value or nothing.
+    FirstValue,
     /// Grains by the value of a field.
     Groups,
+}
+
+impl Shape {
+    /// True for grains: what a set operation combines and a source of ASSEMBLE holds.
+    pub fn is_of_grains(self) -> bool {
+        matches!(self, Shape::Grains | Shape::First)
+    }
 }
 
 /// What a RECALL with these stages yields.
 pub fn shape(stages: &[Stage]) -> Shape {
     stages.iter().fold(Shape::Grains, |shape, stage| match stage.kind {
         StageKind::Count => Shape::Count,
+        StageKind::First if shape == Shape::Values => Shape::FirstValue,
         StageKind::First => Shape::First,
         StageKind::GroupBy(_) => Shape::Groups,
         StageKind::Extract(_) => Shape::Values,
@@ -82,7 +92,7 @@ fn follows(shape: Shape, next: &Stage) -> Result<()> {
         Shape::Values => {
             matches!(next.kind, StageKind::Limit(_) | StageKind::Offset(_) | StageKind::Count | StageKind::First)
         }
-        Shape::Count | Shape::First | Shape::Groups => false,
+        Shape::Count | Shape::First | Shape::FirstValue | Shape::Groups => false,
     };
     if fits {
         return Ok(());
@@ -91,6 +101,7 @@ fn follows(shape: Shape, next: &Stage) -> Result<()> {
         Shape::Values => ("a list of values", "After SUBJECTS, OBJECTS or HASHES use LIMIT, OFFSET, COUNT or FIRST."),
         Shape::Count => ("a count", "Put COUNT last."),
         Shape::First => ("the first grain", "Put FIRST last."),
+        Shape::FirstValue => ("the first value", "Put FIRST last."),
         _ => ("groups", "Put GROUP BY last."),
     };
     let name = next.kind.name().replace('_', " ").to_uppercase();

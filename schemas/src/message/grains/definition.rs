@@ -43,7 +43,7 @@ impl ListedTool<'_> {
             action.insert("namespace", namespace.to_owned());
         }
         action.insert("tool_name", text("name"));
-        action.insert("tool_description", text("description"));
+        action.insert("tool_description", self.description());
         action.insert("tool_type", "server");
         action.insert("input_schema", schema("inputSchema").map(nearest_object).unwrap_or_default());
         if let Some(schema) = schema("outputSchema") {
@@ -56,13 +56,20 @@ impl ListedTool<'_> {
         encode(action)
     }
 
+    /// A definition must say something of the tool; of one that its server doesn't describe that is its title or name.
+    fn description(&self) -> String {
+        let said = |key| self.tool.get(key).and_then(Json::as_str).filter(|text: &&str| !text.is_empty());
+        ["description", "title", "name"].into_iter().find_map(said).unwrap_or_default().to_owned()
+    }
+
     fn context(&self) -> Object<'static> {
         let mut context = Object::new();
         if let Some(server) = self.server {
             context.insert("mcp:server", server.to_owned());
         }
         let own = |key: &str| OWN_MEMBERS.contains(&key);
-        if !keeps(self.tool) || self.tool.as_object().is_some_and(|tool| !tool.keys().all(own)) {
+        let described = self.tool.get("description").and_then(Json::as_str) == Some(&self.description());
+        if !described || !keeps(self.tool) || self.tool.as_object().is_some_and(|tool| !tool.keys().all(own)) {
             context.insert("mcp:tool", json_text(self.tool));
         }
         context
@@ -87,6 +94,7 @@ mod tests {
         assert_eq!((text("action_phase"), text("tool_name")), (Some("definition"), Some("ask")));
         let context = action.get("context").unwrap();
         assert_eq!(context.get("mcp:tool").and_then(Json::as_str), Some(json));
+        assert_eq!(text("tool_description"), Some("ask"), "no description, so the name");
         let nameless = Json::parse(b"{}").unwrap();
         assert!(ListedTool { tool: &nameless, ..listed }.grain().is_err());
     }

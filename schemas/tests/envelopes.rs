@@ -1,0 +1,118 @@
+//! Signatures (§9): what an envelope must say, and what is made of one that doesn't.
+
+use ciborium::Value;
+use gristmill_schemas::error::ErrorCode;
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, encode_json};
+use gristmill_schemas::json::Json;
+use gristmill_schemas::sign::{Delivery, SelfContained, SignatureStatus, SignedBlob, SigningKey, did_of_key, sign};
+
+fn blob() -> Vec<u8> {
+    let text = br#"{"type":"event","content":"hello","created_at":1}"#;
+    let options = EncodeOptions { signed: true, ..EncodeOptions::default() };
+    encode_json(&Json::parse(text).unwrap(), options).unwrap().blob
+}
+
+fn key() -> SigningKey {
+    SigningKey::from_seed(&[3; 32])
+}
+
+fn cbor(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(value, &mut bytes).unwrap();
+    bytes
+}
+
+/// An envelope with these protected bytes around [`blob`], truly signed.
+fn envelope(protected: Vec<u8>) -> Vec<u8> {
+    let bytes = |bytes: Vec<u8>| Value::Bytes(bytes);
+    let message = Value::Array(vec!["Signature1".into(), bytes(protected.clone()), bytes(Vec::new()), bytes(blob())]);
+    let signature = key().sign(&cbor(&message));
+    cbor(&Value::Array(vec![bytes(protected), Value::Map(Vec::new()), bytes(blob()), bytes(signature)]))
+}
+
+fn header(entries: &[(i64, Value)]) -> Vec<u8> {
+    cbor(&Value::Map(entries.iter().map(|(label, value)| ((*label).into(), value.clone())).collect()))
+}
+
+fn signer() -> Value {
+    Value::Bytes(did_of_key(&key().verifying_key()).into_bytes())
+}
+
+fn status(protected: Vec<u8>) -> SignatureStatus {
+    let envelope = envelope(protected);
+    let signed = SignedBlob::parse(&envelope).unwrap();
+    let status = signed.verify(&SelfContained);
+    let proven = signed.prove(&SelfContained);
+    match &status {
+        SignatureStatus::Invalid => assert_eq!(proven.unwrap_err().code, ErrorCode::Integrity),
+        status => assert_eq!(proven.as_ref(), Ok(status)),
+    }
+    status
+}
+
+#[test]
+fn an_envelope_says_by_whom_and_how_it_was_signed_or_is_refused() {
+    let ed25519 = |signer| vec![(1, Value::from(-8)), (4, signer)];
+    assert_eq!(status(header(&ed25519(signer()))), SignatureStatus::Valid);
+    assert_eq!(status(header(&[(1, Value::from(-19)), (4, signer())])), SignatureStatus::Valid);
+    let cut = format!("did:key:z{}", bs58::encode([0xed, 1, 2, 3]).into_string());
+    for (protected, what) in [
+        (header(&[(4, signer())]), "no algorithm"),
+        (header(&[(1, Value::from(-8))]), "no signer"),
+        (Vec::new(), "neither"),
+        (header(&[(1, Value::from(-7)), (4, signer())]), "another kind of key's algorithm"),
+        (header(&[(1, Value::from(-53)), (4, signer())]), "an algorithm that is none of ours"),
+        (header(&[(1, "EdDSA".into()), (4, signer())]), "an algorithm by name"),
+        (header(&ed25519("did:key:z6Mk0OIl".into())), "a key that isn't base58"),
+        (header(&ed25519(cut.into())), "a key cut off"),
+        (header(&ed25519("did:key:".into())), "no key"),
+        (header(&ed25519("did:key:zNonsense".into())), "a key of another kind"),
+    ] {
+        assert_eq!(status(protected), SignatureStatus::Invalid, "{what}");
+    }
+}
+
+#[test]
+fn a_signer_whose_key_is_elsewhere_can_only_not_be_verified() {
+    // ES256K by a key for it, which the specification doesn't have.
+    let koblitz = "did:key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme";
+    for (algorithm, signer) in [(-8, "did:web:example.com"), (-47, koblitz)] {
+        let status = status(header(&[(1, Value::from(algorithm)), (4, signer.into())]));
+        assert!(matches!(status, SignatureStatus::Unverifiable(_)), "{signer}: {status:?}");
+        assert_eq!(status.name(), "unverifiable");
+    }
+}
+
+#[test]
+fn a_protected_header_that_can_be_read_in_two_ways_is_damage() {
+    let good = header(&[(1, Value::from(-8)), (4, signer())]);
+    for (protected, what) in [
+        ([&good[..], b"\0"].concat(), "a byte behind it"),
+        (header(&[(1, Value::from(-8)), (4, signer()), (1, Value::from(-7))]), "two algorithms"),
+        (header(&[(1, Value::from(-8)), (4, signer()), (4, "alice".into())]), "two signers"),
+        (cbor(&Value::Map(vec![(Value::Null, Value::Null)])), "a label that is none"),
+        (cbor(&Value::Array(Vec::new())), "no map"),
+    ] {
+        let envelope = envelope(protected);
+        assert_eq!(SignedBlob::parse(&envelope).unwrap_err().code, ErrorCode::Corrupt, "{what}");
+    }
+}
+
+#[test]
+fn faults_of_a_wrapped_blob_can_be_told_at_their_byte_of_the_envelope() {
+    let good = sign(&blob(), &key(), None, 0).unwrap();
+    let start = Delivery::open(&good).unwrap().blob_start();
+    assert_eq!(&good[start..start + blob().len()], blob());
+    let error_of = |at: usize, byte: u8| {
+        let mut bad = good.clone();
+        bad[start + at] = byte;
+        Delivery::open(&bad).unwrap_err()
+    };
+    let place = |at: usize| Some((start + at) as u64);
+    let version = error_of(0, 2);
+    assert_eq!((version.code, version.offset), (ErrorCode::Version, place(0)));
+    let unsigned = error_of(1, 0);
+    assert_eq!((unsigned.code, unsigned.offset), (ErrorCode::SignedMismatch, place(1)));
+    assert_eq!(Delivery::open(&blob()).unwrap_err().offset, Some(1));
+    assert!(Grain::decode(&Payload::open(&blob(), DEFAULT_PAYLOAD_LIMIT).unwrap(), Mode::Strict).is_ok());
+}
