@@ -12,7 +12,10 @@
 //!   (§23.8).
 //! * A supersession is judged by the terms of every grain that it would follow in the supersession chain, not only by those
 //!   of the newest (§23.5, §23.7 bypass 3); a subtree's terms bind whatever was derived, superseding or not (§23.6).
-//! * A transition that a goal permits needs evidence when it ends the goal, and each piece of evidence must be known.
+//! * A transition that a goal permits needs evidence when it ends the goal, and each piece of evidence must be known. The goal
+//!   and its earlier versions are no evidence for themselves.
+//! * The withdrawal of a consent by the one who gave it is honoured at once (§8.10): of all modes only a hold stands above it.
+//! * Hops are counted from the grain that is acted on.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -136,7 +139,7 @@ impl Gate<'_> {
             .ok_or_else(|| GrainError::new(ErrorCode::Schema, format!("the lake has no grain {target}")))?;
         let mut permit = self.by_terms(target, facts, act, requester)?;
         for (address, binding) in self.binding_ancestors(target, act) {
-            let also = self.by_terms(&address, binding, act, requester).map_err(|denied| {
+            let also = self.by_terms(target, binding, act, requester).map_err(|denied| {
                 let code = denied.code;
                 GrainError::new(code, format!("{} (by the terms of its ancestor {address})", denied.message))
             })?;
@@ -151,7 +154,7 @@ impl Gate<'_> {
     fn binding_ancestors(&self, target: &ContentAddress, act: &Act) -> Vec<(ContentAddress, &Facts)> {
         let mut seen = HashSet::from([*target]);
         // (grain, hops from the act, true if every step so far was a supersession)
-        let mut queue = VecDeque::from([(*target, 1, true)]);
+        let mut queue = VecDeque::from([(*target, 0, true)]);
         if let Act::Supersede(successor) = act {
             let others = successor.facts.parents.iter().filter(|parent| *parent != target);
             queue.extend(others.map(|parent| (*parent, 1, successor.facts.supersedes.contains(parent))));
@@ -176,10 +179,10 @@ impl Gate<'_> {
         binding
     }
 
-    /// What the terms of one grain say.
+    /// What the terms of `facts`, of `target` or of a grain that binds it, say.
     fn by_terms(
         &self,
-        address: &ContentAddress,
+        target: &ContentAddress,
         facts: &Facts,
         act: &Act,
         requester: &Requester,
@@ -200,10 +203,10 @@ impl Gate<'_> {
             return Err(denied(policy, "a litigation hold forbids every invalidation until it is lifted"));
         }
         if let Act::Supersede(successor) = act {
-            if self.is_permitted_transition(facts, successor)? {
+            if self.is_permitted_transition(target, facts, successor)? {
                 return Ok(Permit { needs_review: false, autonomous: true });
             }
-            if withdraws(address, facts, successor) && mode == Mode::SoftLocked {
+            if withdraws(target, facts, successor) {
                 return Ok(free);
             }
         }
@@ -218,8 +221,25 @@ impl Gate<'_> {
         }
     }
 
+    /// `target` and the versions before it, as far as they are known.
+    fn versions(&self, target: &ContentAddress) -> HashSet<ContentAddress> {
+        let mut versions = HashSet::new();
+        let mut next = vec![*target];
+        while let Some(address) = next.pop() {
+            if versions.insert(address) {
+                next.extend(self.known.facts(&address).into_iter().flat_map(|facts| &facts.supersedes));
+            }
+        }
+        versions
+    }
+
     /// True if `successor` makes a transition that the goal `facts` lets its agent make (§23.4).
-    fn is_permitted_transition(&self, facts: &Facts, successor: &Successor) -> Result<bool, GrainError> {
+    fn is_permitted_transition(
+        &self,
+        target: &ContentAddress,
+        facts: &Facts,
+        successor: &Successor,
+    ) -> Result<bool, GrainError> {
         let (Kind::Goal { allowed, evidence_required, state: before }, Kind::Goal { state, .. }) =
             (&facts.kind, &successor.facts.kind)
         else {
@@ -236,11 +256,13 @@ impl Gate<'_> {
             "satisfied" | "failed" => (*evidence_required).max(1),
             _ => 0,
         };
-        let evidence: HashSet<_> =
-            successor.evidence.iter().filter(|piece| self.known.facts(piece).is_some()).collect();
+        let own = self.versions(target);
+        let counts = |piece: &&ContentAddress| self.known.facts(piece).is_some() && !own.contains(*piece);
+        let evidence: HashSet<_> = successor.evidence.iter().filter(counts).collect();
         if (evidence.len() as u64) < needed {
             let message = format!(
-                "the transition to `{state}` needs {needed} pieces of evidence that the lake has, {} are given",
+                "the transition to `{state}` needs {needed} pieces of evidence that the lake has besides the goal itself, {} are \
+                 given",
                 evidence.len()
             );
             return Err(GrainError::new(ErrorCode::EvidenceRequired, message).field("satisfaction_evidence"));
@@ -249,14 +271,19 @@ impl Gate<'_> {
     }
 }
 
-/// True if `successor` is the withdrawal of the consent `address` by the one who gave it (§8.10).
-fn withdraws(address: &ContentAddress, facts: &Facts, successor: &Successor) -> bool {
+/// True if `successor` is the withdrawal of the consent `target` by the one who gave it, and gave the consent `facts` (§8.10).
+fn withdraws(target: &ContentAddress, facts: &Facts, successor: &Successor) -> bool {
     match (&facts.kind, &successor.facts.kind) {
         (Kind::Consent { subject }, Kind::Consent { subject: by }) => {
-            successor.withdraws.as_ref() == Some(address) && subject == by && subject.is_some()
+            successor.withdraws.as_ref() == Some(target) && may_withdraw(by.as_deref(), subject.as_deref())
         }
         _ => false,
     }
+}
+
+/// True if a withdrawal by the subject `by` can withdraw a consent of `subject`: nobody withdraws for somebody else.
+pub fn may_withdraw(by: Option<&str>, subject: Option<&str>) -> bool {
+    by.is_some() && by == subject
 }
 
 fn delegated(policy: &Policy, requester: &Requester) -> Result<(), GrainError> {

@@ -11,5 +11,5 @@ mod gate;
 mod terms;
 
 pub use facts::{Proposal, authorizing_signers};
-pub use gate::{Act, Facts, Gate, HOPS, Kind, Known, Permit, Requester, Successor};
+pub use gate::{Act, Facts, Gate, HOPS, Kind, Known, Permit, Requester, Successor, may_withdraw};
 pub use terms::{Mode, Policy, Scope};

@@ -159,12 +159,18 @@ fn a_goal_permits_its_transitions_with_evidence() {
     let nobody = Requester::default();
     assert_eq!(lake.judge(target, &transition("suspended", vec![]), &nobody), AUTONOMOUS);
     assert_eq!(lake.judge(target, &transition("satisfied", vec![one, two]), &nobody), AUTONOMOUS);
-    for evidence in [vec![], vec![one], vec![one, one], vec![one, ContentAddress::of(b"invented")]] {
+    for evidence in [vec![], vec![one], vec![one, one], vec![one, ContentAddress::of(b"invented")], vec![one, target]] {
         let judged = lake.judge(target, &transition("satisfied", evidence), &nobody);
         assert_eq!(judged, Err(ErrorCode::EvidenceRequired));
     }
     assert_eq!(lake.judge(target, &transition("failed", vec![one, two]), &nobody), DENIED);
     assert_eq!(lake.judge(target, &transition("active", vec![one, two]), &nobody), DENIED);
+    let later = Facts { parents: vec![target], supersedes: vec![target], ..goal(terms(Mode::Locked), "suspended") };
+    let later = lake.add("later", later);
+    for own in [later, target] {
+        let judged = lake.judge(later, &transition("satisfied", vec![one, own]), &nobody);
+        assert_eq!(judged, Err(ErrorCode::EvidenceRequired), "no version of a goal is evidence for it");
+    }
     assert_eq!(lake.judge(target, &by(open()), &nobody), DENIED);
     assert_eq!(lake.judge(target, &Act::Contradict, &nobody), DENIED);
     let held = lake.add("held", goal(terms(Mode::Hold), "active"));
@@ -202,6 +208,25 @@ fn a_withdrawal_by_the_one_who_consented_needs_no_justification() {
     assert_eq!(lake.judge(target, &withdrawal("did:web:s", None), &Requester::default()), DENIED);
 }
 
+#[test]
+fn only_a_hold_stands_above_the_withdrawal_of_a_consent_by_the_one_who_gave_it() {
+    let consent = |policy| Facts { kind: Kind::Consent { subject: Some("did:web:s".to_owned()) }, ..grain(policy) };
+    let withdrawal = |target| {
+        let facts = consent(Policy::absent(true));
+        Act::Supersede(Box::new(Successor { facts, has_own_policy: false, evidence: vec![], withdraws: Some(target) }))
+    };
+    for (mode, expected) in
+        [(Mode::Locked, FREE), (Mode::Quorum, FREE), (Mode::Timed, FREE), (Mode::Unknown, FREE), (Mode::Hold, DENIED)]
+    {
+        let mut lake = Lake::default();
+        let first = lake.add("first", consent(terms(mode)));
+        assert_eq!(lake.judge(first, &withdrawal(first), &Requester::default()), expected, "{mode:?}");
+        let narrower = Facts { parents: vec![first], supersedes: vec![first], ..consent(Policy::absent(true)) };
+        let narrower = lake.add("narrower", narrower);
+        assert_eq!(lake.judge(narrower, &withdrawal(narrower), &Requester::default()), expected, "{mode:?}, narrowed");
+    }
+}
+
 /// A chain of grains, each derived from the one before; the first has `policy`. Answers the last.
 fn chain(lake: &mut Lake, policy: Policy, length: usize, superseding: bool) -> ContentAddress {
     let mut last = lake.add("0", grain(policy));
@@ -223,7 +248,8 @@ fn scopes_reach_as_far_as_they_say_and_no_further() {
         (Scope::Lineage, true, 3, DENIED),
         (Scope::Subtree, false, 1, DENIED),
         (Scope::Subtree, false, 15, DENIED),
-        (Scope::Subtree, false, 16, FREE),
+        (Scope::Subtree, false, 16, DENIED),
+        (Scope::Subtree, false, 17, FREE),
         (Scope::Unknown, false, 5, DENIED),
     ] {
         let mut lake = Lake::default();
