@@ -113,6 +113,30 @@ async fn operations_see_the_ones_before_them_and_a_second_run_changes_nothing() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_supersession_travels_with_the_grain_and_the_reason_of_the_operation_is_kept() {
+    let mut lab = Lab::new().await;
+    let (old, soft) = (belief("old", ""), belief("soft", r#", "invalidation_policy": {"mode": "soft_locked"}"#));
+    let (target, soft_target) = (address(&old), address(&soft));
+    let lines = [
+        put(&old),
+        put(&soft),
+        supersede(&target, &belief("new", "")),
+        supersede(&soft_target, &belief("softer", "")).replace(r#""grain""#, r#""reason": "a typo", "grain""#),
+    ];
+    let (answers, report) = lab.apply(&lines).await;
+    assert_eq!((errors(&answers), report.events_written), (vec![None; 4], 1));
+    let states = lab.lake.portable_states(|_| true).await.unwrap();
+    for (target, answer) in [(target, &answers[2]), (soft_target, &answers[3])] {
+        let state = &states[&target];
+        assert_eq!(state.superseded_by.map(|new| new.to_string()), answer.content_address);
+        assert_eq!(state.system_valid_to, Some(1_767_225_600_000));
+    }
+    assert_eq!(states.len(), 2);
+    let reasons = lab.lake.state.read_columns(&["reason"]).await.unwrap();
+    assert_eq!(reasons[0].column(0).as_string::<i32>().value(0), "a typo");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn protected_grains_stay_whatever_the_way_to_them() {
     let mut lab = Lab::new().await;
     let locked = belief("locked", r#", "invalidation_policy": {"mode": "locked"}"#);

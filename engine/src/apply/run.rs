@@ -383,8 +383,10 @@ impl Judging<'_, '_> {
             (Operation::Supersede(target, _), Some((grain, facts, Some(proposal)))) => {
                 let mut proposal = proposal.clone();
                 let justification = &mut proposal.requester.justification;
+                // What the grain doesn't say itself is kept in an event.
+                let told = reason.as_ref().filter(|_| justification.is_none());
                 *justification = justification.take().or_else(|| reason.clone());
-                self.supersede(target, grain, facts, proposal)
+                self.supersede(target, grain, facts, proposal, told.map(|reason| (actor, reason)))
             }
             (Operation::Contradict(target, value), _) => {
                 let permit = match value {
@@ -423,7 +425,15 @@ impl Judging<'_, '_> {
         Ok(answer)
     }
 
-    fn supersede(&mut self, target: &ContentAddress, grain: &NewGrain, facts: &Facts, proposal: Proposal) -> Judged {
+    /// `told` is who gave a reason that the grain doesn't have, and the reason.
+    fn supersede(
+        &mut self,
+        target: &ContentAddress,
+        grain: &NewGrain,
+        facts: &Facts,
+        proposal: Proposal,
+        told: Option<(&Option<String>, &String)>,
+    ) -> Judged {
         let mut answer = Answer { content_address: Some(grain.address.to_string()), ..Answer::default() };
         if self.run.known.is_erased(&grain.address) {
             return Err(erased(&grain.address));
@@ -443,7 +453,9 @@ impl Judging<'_, '_> {
             .judge(target, &Act::Supersede(Box::new(successor)), &requester)
             .map_err(|error| refused(&error))?;
         answer.needs_review = permit.needs_review;
-        match self.outcome.places.get(&grain.address).copied() {
+        let place = self.outcome.places.get(&grain.address).copied();
+        let is_new = place.is_some() || !there;
+        match place {
             // A grain of this batch takes another place too: merges close all parents.
             Some(place) => {
                 self.outcome.grains.get_mut(place).into_iter().for_each(|new| new.supersedes.push(*target));
@@ -456,6 +468,10 @@ impl Judging<'_, '_> {
                 self.extend(&grain.address, *target);
             }
             None => self.add(NewGrain { supersedes: vec![*target], ..grain.clone() }, facts.clone()),
+        }
+        if let Some((actor, reason)) = told.filter(|_| is_new) {
+            let (event, value) = (LifecycleEvent::Superseded, grain.address.to_string());
+            self.event(target, event, &value, actor, &Some(reason.clone()));
         }
         Ok(answer)
     }

@@ -1,17 +1,20 @@
-//! The current lifecycle state of grains: the fold of `state`.
+//! The lifecycle state that travels with grains: the fold of `state`, and of what grains supersede by their own word.
 //!
-//! Of several events of one kind the latest counts; of equally late ones, that which was written last.
+//! It is folded as SQL's `lifecycle` is: the first that took a grain's place is its successor, the first event that ended it is
+//! its end, and of several verifications the latest counts; at the same instant the lesser, or greater, value.
 
 use std::collections::BTreeMap;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::TimestampMicrosecondType;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::LifecycleEvent;
+use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent};
 use gristmill_schemas::container::{IndexState, VerificationStatus};
+use gristmill_schemas::grain::Field;
 
 use super::Lake;
 use super::records::read_file;
+use crate::erase::rows::{OpenFile, links, text_at, texts};
 use crate::error::{Context, Result};
 
 /// The columns that the fold needs.
@@ -21,34 +24,43 @@ const COLUMNS: [&str; 4] = ["content_address", "event", "value", "at"];
 #[derive(Debug, Default)]
 struct Fold {
     superseded: Option<(i64, ContentAddress)>,
-    expired: Option<i64>,
+    ended: Option<i64>,
     verification: Option<(i64, VerificationStatus)>,
 }
 
 impl Fold {
     fn apply(&mut self, event: &str, value: Option<&str>, at: i64) {
-        let later = |known: Option<i64>| known.is_none_or(|known| known <= at);
         if event == LifecycleEvent::Superseded.name() {
-            let successor = value.and_then(|value| value.parse().ok());
-            if let Some(successor) = successor.filter(|_| later(self.superseded.map(|(at, _)| at))) {
-                self.superseded = Some((at, successor));
-            }
+            self.ends(at);
+            self.superseded_by(value.and_then(|value| value.parse().ok()), at);
         } else if event == LifecycleEvent::Expired.name() {
-            self.expired = self.expired.max(Some(at));
+            self.ends(at);
         } else if event == LifecycleEvent::Verification.name() {
             let status = value.and_then(VerificationStatus::from_name);
-            if let Some(status) = status.filter(|_| later(self.verification.map(|(at, _)| at))) {
-                self.verification = Some((at, status));
+            let rank = |(at, status): (i64, VerificationStatus)| (at, status.name());
+            if let Some(told) = status.map(|status| (at, status))
+                && self.verification.is_none_or(|known| rank(known) <= rank(told))
+            {
+                self.verification = Some(told);
             }
         }
     }
 
+    fn ends(&mut self, at: i64) {
+        self.ended = Some(self.ended.map_or(at, |ended| ended.min(at)));
+    }
+
+    fn superseded_by(&mut self, successor: Option<ContentAddress>, at: i64) {
+        let told = successor.map(|successor| (at, successor));
+        self.superseded =
+            self.superseded.into_iter().chain(told).min_by_key(|(at, successor)| (*at, successor.to_string()));
+    }
+
     /// The fields that a manifest carries to other stores; `None` if all are at their defaults.
     fn portable(&self) -> Option<IndexState> {
-        let until = self.superseded.map(|(at, _)| at).or(self.expired);
         let state = IndexState {
             superseded_by: self.superseded.map(|(_, successor)| successor),
-            system_valid_to: until.map(|at| at.div_euclid(1_000)),
+            system_valid_to: self.ended.map(|at| at.div_euclid(1_000)),
             verification_status: self.verification.map(|(_, status)| status),
             ..IndexState::default()
         };
@@ -58,7 +70,7 @@ impl Fold {
 
 impl Lake {
     /// The portable index-layer fields (§11.7) of the grains that `wanted` picks, as of the version that the handle sees.
-    /// Reads all of `state`, file by file; holds only what is wanted.
+    /// Reads all of `state` and what all grains supersede, file by file; holds only what is wanted.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File), [`EngineError::Delta`](crate::error::EngineError::Delta).
@@ -83,7 +95,47 @@ impl Lake {
                 }
             }
         }
+        for (old, new, at) in self.own_words(&wanted).await? {
+            folds.entry(old).or_default().apply(LifecycleEvent::Superseded.name(), Some(&new), at);
+        }
         Ok(folds.into_iter().filter_map(|(address, fold)| Some((address, fold.portable()?))).collect())
+    }
+}
+
+impl Lake {
+    /// The wanted grains whose place others take by their own rows: which, by whom, and when those were made.
+    async fn own_words(&self, wanted: impl Fn(&ContentAddress) -> bool) -> Result<Vec<(ContentAddress, String, i64)>> {
+        let supersedes = IdentityColumn::Supersedes.name();
+        let columns = [
+            supersedes,
+            IdentityColumn::ContentAddress.name(),
+            Field::CreatedAt.name(),
+            IdentityColumn::IngestedAt.name(),
+        ];
+        let mut out = Vec::new();
+        for segment in self.segments()? {
+            let file = OpenFile::open(self, &self.grains.path_of(&segment.file.name)).await?;
+            // Most grains supersede nothing: only of those that do more is read.
+            let rows = file.each(Some(&[supersedes]), |first, batch| {
+                let column = batch.column_by_name(supersedes);
+                let stated = |row: &usize| column.is_some_and(|column| column.is_valid(*row));
+                Ok((0..batch.num_rows()).filter(stated).map(|row| first + row as u32).collect::<Vec<_>>())
+            })?;
+            let rows = rows.concat();
+            if rows.is_empty() {
+                continue;
+            }
+            for batch in file.pick(&columns, &rows)? {
+                let instants = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<TimestampMicrosecondType>();
+                let (created, ingested) = (instants(columns[2]), instants(columns[3]));
+                links(&batch, |row, _, old| {
+                    let at = [created, ingested].into_iter().flatten().find(|column| column.is_valid(row));
+                    let new = text_at(texts(&batch, columns[1]), row).filter(|_| wanted(&old));
+                    out.extend(new.zip(at).map(|(new, at)| (old, new.to_owned(), at.value(row))));
+                });
+            }
+        }
+        Ok(out)
     }
 }
 
@@ -92,17 +144,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_event_of_a_kind_counts_whatever_the_order() {
+    fn the_first_successor_and_the_latest_verification_count_whatever_the_order() {
         let (first, second) = (ContentAddress::of(b"1"), ContentAddress::of(b"2"));
         let mut fold = Fold::default();
         fold.apply("superseded", Some(&second.to_string()), 5_000_000);
         fold.apply("superseded", Some(&first.to_string()), 4_000_000);
+        fold.apply("verification", Some("retracted"), 2);
         fold.apply("verification", Some("verified"), 1);
-        fold.apply("verification", Some("retracted"), 1);
         fold.apply("accessed", Some("7"), 9_000_000);
         let state = fold.portable().unwrap();
-        assert_eq!(state.superseded_by, Some(second));
-        assert_eq!(state.system_valid_to, Some(5_000));
+        assert_eq!(state.superseded_by, Some(first));
+        assert_eq!(state.system_valid_to, Some(4_000));
         assert_eq!(state.verification_status, Some(VerificationStatus::Retracted));
         assert_eq!(state.access_count, None);
     }
@@ -111,10 +163,14 @@ mod tests {
     fn events_that_stay_in_this_store_or_make_no_sense_carry_nothing() {
         let mut fold = Fold::default();
         fold.apply("accessed", Some("7"), 1);
-        fold.apply("superseded", Some("nobody"), 1);
         fold.apply("verification", Some("perhaps"), 1);
         assert_eq!(fold.portable(), None);
         fold.apply("expired", None, 2_500);
         assert_eq!(fold.portable().unwrap().system_valid_to, Some(2));
+        // Its successor was erased, and its name with it.
+        let mut fold = Fold::default();
+        fold.apply("superseded", None, 3_000);
+        let state = fold.portable().unwrap();
+        assert_eq!((state.superseded_by, state.system_valid_to), (None, Some(3)));
     }
 }
