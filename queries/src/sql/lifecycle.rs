@@ -25,11 +25,12 @@ const EVENTS: &str = "
      FROM (SELECT unnest(supersedes) AS old, content_address AS new, coalesce(created_at, ingested_at) AS made FROM grains
            WHERE supersedes IS NOT NULL))";
 
-/// Who took whose place: `content_address`, `superseded_by`, `at`.
+/// Who took whose place: `content_address`, `superseded_by`, `at`. What both a grain and an event say is one supersession.
 fn supersessions() -> String {
     format!(
-        "SELECT content_address, value AS superseded_by, at FROM {EVENTS}
-         WHERE event = 'superseded' AND value IS NOT NULL"
+        "SELECT content_address, value AS superseded_by, min(at) AS at FROM {EVENTS}
+         WHERE event = 'superseded' AND value IS NOT NULL
+         GROUP BY content_address, value"
     )
 }
 

@@ -34,9 +34,23 @@ pub(super) const TRIPLES: &str = "
     SELECT subject, relation, object, content_address AS address, type, namespace, created_at FROM grains
     WHERE subject IS NOT NULL AND relation IS NOT NULL AND object IS NOT NULL";
 
-/// A withdrawal that names no scope withdraws those of the consent that it refers to. Of two words at the same instant the
-/// withdrawal is believed.
+/// A consent that isn't current says nothing. A withdrawal by the subject of the consent that it names (`prior_consent`) counts
+/// whatever its time and its spelling of the grantee are; it withdraws the scopes that it shares with the consent, or all of
+/// them if it shares none. A withdrawal that names no consent is a word like any other: the newest counts, of two at the same
+/// instant the withdrawal.
 const CONSENT_STATE: &str = "
+    WITH withdrawals AS
+        (SELECT w.subject_did, coalesce(p.grantee_did, w.grantee_did) AS grantee_did,
+                CASE WHEN p.scope IS NULL OR array_has_any(w.scope, p.scope) THEN w.scope ELSE p.scope END AS scopes,
+                w.content_address, p.content_address AS prior, coalesce(w.basis, p.basis) AS basis,
+                coalesce(w.jurisdiction, p.jurisdiction) AS jurisdiction, w.namespace, w.created_at, w.valid_from, w.valid_to
+         FROM (SELECT *, replace(prior_consent, 'sha256:', '') AS named FROM consents WHERE is_withdrawal) w
+         LEFT JOIN consents p ON w.named = p.content_address AND w.subject_did = p.subject_did),
+    given AS
+        (SELECT subject_did, grantee_did, unnest(scope) AS scope, content_address, basis, jurisdiction, namespace, created_at,
+                valid_from, valid_to
+         FROM current WHERE type = 'consent' AND NOT coalesce(is_withdrawal, false)),
+    withdrawn AS (SELECT prior, unnest(scopes) AS scope FROM withdrawals WHERE prior IS NOT NULL)
     SELECT subject_did, grantee_did, scope, content_address, basis, jurisdiction, namespace, created_at, valid_from, valid_to,
            is_withdrawal AS withdrawn,
            CASE WHEN is_withdrawal THEN created_at END AS withdrawn_at,
@@ -44,14 +58,12 @@ const CONSENT_STATE: &str = "
                AS in_force
     FROM (SELECT *, row_number() OVER (PARTITION BY subject_did, grantee_did, scope
                                        ORDER BY created_at DESC, is_withdrawal DESC, content_address) AS place
-          FROM (SELECT subject_did, grantee_did, unnest(scopes) AS scope, content_address, stated_basis AS basis,
-                       stated_jurisdiction AS jurisdiction, namespace, created_at, valid_from, valid_to, is_withdrawal
-                FROM (SELECT c.subject_did, c.grantee_did, coalesce(c.scope, p.scope) AS scopes, c.content_address,
-                             coalesce(c.basis, p.basis) AS stated_basis,
-                             coalesce(c.jurisdiction, p.jurisdiction) AS stated_jurisdiction,
-                             c.namespace, c.created_at, c.valid_from, c.valid_to,
-                             coalesce(c.is_withdrawal, false) AS is_withdrawal
-                      FROM consents c LEFT JOIN consents p ON c.prior_consent = p.content_address)))
+          FROM (SELECT given.*, false AS is_withdrawal FROM given
+                LEFT ANTI JOIN withdrawn ON given.content_address = withdrawn.prior AND given.scope = withdrawn.scope
+                UNION ALL
+                SELECT subject_did, grantee_did, unnest(scopes) AS scope, content_address, basis, jurisdiction, namespace,
+                       created_at, valid_from, valid_to, true AS is_withdrawal
+                FROM withdrawals))
     WHERE place = 1";
 
 #[cfg(test)]
