@@ -1,5 +1,7 @@
 //! The audit log: a chain of entries, each holding the hash of the one before.
 
+use std::collections::HashSet;
+
 use arrow::array::AsArray;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use chrono::Utc;
@@ -8,6 +10,7 @@ use gristmill_schemas::columns::{AuditRow, audit_batch};
 use super::Lake;
 use super::records::text;
 use super::table::Change;
+use crate::erase::ERASURES;
 use crate::error::{Context, EngineError, Result};
 
 /// The table of what the engine did.
@@ -57,11 +60,55 @@ impl Lake {
         Ok(false)
     }
 
-    /// Walks the chain of the audit log: every entry must be there once, hold its own hash, and that of the one before.
+    /// Walks the chain of the audit log: every entry must be there once, hold its own hash, and that of the one before. A chain
+    /// that was cut off at its end is whole in itself, so it is held against what else is in the lake: every certificate has
+    /// its entry, and the version of the grains is one that an entry knows.
     ///
     /// # Errors
-    /// [`EngineError::File`], [`EngineError::Delta`]. A broken chain is no error but a finding.
+    /// What reading the rest of the lake says. A broken chain is no error but a finding, and so is a log that can't be read.
     pub async fn verify_audit(&mut self) -> Result<AuditVerdict> {
+        let entries = match self.audit_entries().await {
+            Err(error @ (EngineError::File { .. } | EngineError::Delta { .. } | EngineError::Connector(_))) => {
+                let mut verdict = AuditVerdict::of(&[]);
+                verdict.find([format!("the log can't be read: {error}")]);
+                return Ok(verdict);
+            }
+            entries => entries?,
+        };
+        let mut verdict = AuditVerdict::of(&entries);
+        verdict.find(self.unrecorded(&entries).await?);
+        Ok(verdict)
+    }
+
+    /// What the lake holds that `entries` should tell of and don't.
+    async fn unrecorded(&self, entries: &[AuditRow]) -> Result<Vec<String>> {
+        let id_of = |entry: &AuditRow| {
+            let details: serde_json::Value = serde_json::from_str(&entry.details).ok()?;
+            details.get("id")?.as_str().map(str::to_owned)
+        };
+        let erasures = entries.iter().filter(|entry| entry.action == "erase");
+        let recorded: HashSet<String> = erasures.filter_map(id_of).collect();
+        let files = self.location.list(ERASURES).await?;
+        let names: Vec<&str> = files.iter().filter_map(|file| file.location.filename()).collect();
+        // An erasure that was killed has its journal and, at the very end, its certificate, and no entry yet.
+        let unfinished = names.iter().filter(|name| name.ends_with(".journal")).count();
+        let certified = names.iter().filter_map(|name| name.strip_suffix(".cose"));
+        let unknown: Vec<&str> = certified.filter(|id| !recorded.contains(*id)).collect();
+        let mut problems = Vec::new();
+        if unknown.len() > unfinished {
+            problems.extend(unknown.iter().map(|id| format!("the erasure {id} has a certificate and no entry")));
+        }
+        let version = self.grains.version();
+        if entries.is_empty() && version > 0 {
+            problems.push(format!(
+                "the grains are at version {version}, and there is no entry at all: the log is gone, or the first command was \
+                 killed and not run again"
+            ));
+        }
+        Ok(problems)
+    }
+
+    async fn audit_entries(&mut self) -> Result<Vec<AuditRow>> {
         self.audit.refresh().await?;
         let mut entries = Vec::new();
         let columns = ["sequence", "at", "action", "actor", "details", "previous", "hash"];
@@ -82,7 +129,7 @@ impl Lake {
             }
         }
         entries.sort_by_key(|entry| entry.sequence);
-        Ok(AuditVerdict::of(&entries))
+        Ok(entries)
     }
 
     async fn next_entry(&self, action: &str, details: &serde_json::Value) -> Result<AuditRow> {
@@ -122,15 +169,23 @@ pub struct AuditVerdict {
     pub entries: u64,
     /// Entries that are what and where they should be.
     pub ok: u64,
-    /// The others.
+    /// The others, and what else is wrong: entries that are missing, a log that can't be read.
     pub bad: u64,
-    /// What is wrong with the first of them.
+    /// What is wrong first of all.
     pub first_problem: Option<String>,
     /// The hash of the last entry: whoever keeps it can tell later that nothing before it was changed.
     pub head: Option<String>,
 }
 
 impl AuditVerdict {
+    /// Adds problems that no single entry shows.
+    fn find(&mut self, problems: impl IntoIterator<Item = String>) {
+        for problem in problems {
+            self.bad += 1;
+            self.first_problem.get_or_insert(problem);
+        }
+    }
+
     /// Judges `entries`, which are in the order of their numbers.
     fn of(entries: &[AuditRow]) -> AuditVerdict {
         let mut previous = "0".repeat(64);
