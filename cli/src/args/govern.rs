@@ -21,7 +21,8 @@ pub struct Selector {
     /// A session or run of the person
     #[arg(long, value_name = "ID", help_heading = "Whom")]
     pub session: Vec<String>,
-    /// A CSV file of people, one a line: columns user, subject, did, name, email, phone, entity_id, session, run_id
+    /// A CSV file of people, one a line: columns user, subject, did, name, email, phone, entity_id, session, run_id; others are
+    /// passed over
     #[arg(long, value_name = "FILE", help_heading = "Whom")]
     pub subjects: Option<PathBuf>,
     /// A consent; every grain that was made on its basis

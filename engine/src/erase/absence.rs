@@ -1,8 +1,10 @@
 //! The proof that nothing is left: every file of the lake is opened and searched.
 //!
 //! Parquet files are searched page by page, decompressed, dictionaries included, and once more as raw bytes for footers,
-//! bloom filters and page indexes; any other file as raw bytes. What is sealed is searched a third time, opened. What is found must be explained by a row that stays, in the
-//! same row group of the same file; anything else is a remnant.
+//! bloom filters and page indexes; any other file as raw bytes, and the terms of a hexastore, which stand there without
+//! anything between them, one by one. What is sealed is searched a third time, opened. What is found must be explained by a
+//! row that stays, in the same row group of the same file; an identifier in a sidecar, by one of the sidecar's segment.
+//! Anything else is a remnant.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::needles::Needles;
 use super::rows::OpenFile;
 use crate::error::{Context, Result};
+use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
 use crate::lake::{Lake, is_sealed_file};
 use crate::segment::MappedFile;
 
@@ -41,8 +44,42 @@ pub struct Absence {
     pub remnant_files: Vec<String>,
 }
 
-/// Rows that stay and may hold what is looked for: row groups by file, from the lake's root.
-pub(super) type Retained = HashMap<String, HashSet<usize>>;
+/// Rows that stay and may hold what is looked for.
+#[derive(Debug, Default)]
+pub(super) struct Retained {
+    /// Row groups by file, from the lake's root.
+    pub(super) groups: HashMap<String, HashSet<usize>>,
+    /// The folders of the sidecars of their segments.
+    pub(super) sidecars: HashSet<String>,
+}
+
+impl Retained {
+    /// What a find in the file at `path` means.
+    fn explains(&self, path: &str) -> Explained {
+        if self.groups.contains_key(path) {
+            return Explained::All;
+        }
+        match path.rsplit_once('/').is_some_and(|(folder, _)| self.sidecars.contains(folder)) {
+            true => Explained::Identifiers,
+            false => Explained::Nothing,
+        }
+    }
+}
+
+/// What rows that stay explain.
+#[derive(Debug, Clone, Copy)]
+enum Explained {
+    Nothing,
+    /// A sidecar says what its segment's rows say of people, but no row has an address that was erased.
+    Identifiers,
+    All,
+}
+
+impl From<bool> for Explained {
+    fn from(explained: bool) -> Explained {
+        if explained { Explained::All } else { Explained::Nothing }
+    }
+}
 
 /// Searches every file of `lake`.
 ///
@@ -71,7 +108,8 @@ pub(super) async fn prove(
         whole.add(part);
         if is_sealed_file(file.location.as_ref()) {
             let open = OpenFile::open(lake, &file.location).await?;
-            let search = move || sealed_pool.install(|| sealed_search(&open, &own_needles, own_retained.get(&path)));
+            let search =
+                move || sealed_pool.install(|| sealed_search(&open, &own_needles, own_retained.groups.get(&path)));
             whole.add(tokio::task::spawn_blocking(search).await.file("can't search", &file.location)??);
         }
     }
@@ -93,11 +131,14 @@ impl Absence {
         self.remnant_files.extend(part.remnant_files);
     }
 
-    fn note(&mut self, (addresses, identifiers): (u64, u64), explained: bool) {
-        match explained {
-            true => self.explained += addresses + identifiers,
-            false => self.remnants += addresses + identifiers,
-        }
+    fn note(&mut self, (addresses, identifiers): (u64, u64), explained: Explained) {
+        let (explained, left) = match explained {
+            Explained::All => (addresses + identifiers, 0),
+            Explained::Identifiers => (identifiers, addresses),
+            Explained::Nothing => (0, addresses + identifiers),
+        };
+        self.explained += explained;
+        self.remnants += left;
     }
 }
 
@@ -123,7 +164,7 @@ fn sealed_search(file: &OpenFile, needles: &Needles, groups: Option<&HashSet<usi
                 };
                 for cell in cells.flatten() {
                     found.bytes += cell.len() as u64;
-                    found.note(needles.count(cell, &mut scratch), explained);
+                    found.note(needles.count(cell, &mut scratch), explained.into());
                 }
             }
         }
@@ -145,7 +186,8 @@ const OVERLAP: usize = 4 << 10;
 
 impl Search<'_> {
     fn file(&self, path: &str, bytes: MappedFile) -> Result<Absence> {
-        let groups = self.retained.get(path);
+        let groups = self.retained.groups.get(path);
+        let explained = self.retained.explains(path);
         let mut found = Absence { files: 1, ..Absence::default() };
         let mut scratch = Vec::new();
         let raw: &[u8] = bytes.as_ref();
@@ -153,12 +195,16 @@ impl Search<'_> {
         while start < raw.len() {
             let end = (start + PIECE + OVERLAP).min(raw.len());
             let piece = raw.get(start..end).unwrap_or_default();
-            found.note(self.needles.count(piece, &mut scratch), groups.is_some());
+            found.note(self.needles.count(piece, &mut scratch), explained);
             start += PIECE;
         }
         found.bytes += raw.len() as u64;
         if raw.starts_with(b"PAR1") {
             self.pages(path, bytes, groups, &mut found)?;
+        } else if path.ends_with(HEXASTORE_FILE)
+            && let Some(Ok(store)) = Arc::into_inner(bytes.0).map(Hexastore::open)
+        {
+            store.each_term(|term| found.note(self.needles.count(term, &mut scratch), explained));
         }
         if found.remnants > 0 {
             found.remnant_files.push(path.to_owned());
@@ -189,7 +235,7 @@ impl Search<'_> {
             while let Some(page) = pages.get_next_page().file("can't search", path)? {
                 found.pages += 1;
                 found.bytes += page.buffer().len() as u64;
-                found.note(self.needles.count(page.buffer(), &mut scratch), explained);
+                found.note(self.needles.count(page.buffer(), &mut scratch), explained.into());
             }
         }
         Ok(found)

@@ -2,14 +2,15 @@
 
 use chrono::Utc;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::columns::{IdentityColumn, STATE};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use serde::Serialize;
 
 use arrow::array::{Array, AsArray};
 
 use super::journal::keyed_hash;
-use super::reason::{Bar, Reasons};
+use super::matcher::Matcher;
+use super::reason::{Bar, Reason, Reasons};
 use super::request::Request;
 use super::rows::OpenFile;
 use super::survey::Survey;
@@ -20,7 +21,7 @@ use crate::lake::Lake;
 /// One thing that is held about a person.
 #[derive(Debug, Clone, Serialize)]
 pub struct Disclosed {
-    /// `grains` or `rejects`.
+    /// `grains`, `rejects`, or `state` for a lifecycle event whose actor or reason names the person.
     pub table: &'static str,
     /// Its address; for refused input, that of its bytes.
     pub content_address: String,
@@ -35,6 +36,20 @@ pub struct Disclosed {
     /// The bytes in hex, where they can't be decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_hex: Option<String>,
+    /// The event, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<Event>,
+}
+
+/// A lifecycle event that names a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// What happened to the grain.
+    pub event: String,
+    /// Who did it, as they said.
+    pub actor: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
 }
 
 /// Grains that are read at a time.
@@ -77,6 +92,12 @@ pub async fn disclose(
             count += 1;
         }
     }
+    for (content_address, event) in super::state::naming(lake, &Matcher::new(request)).await? {
+        let found_by = vec![Reason::Mention.name()];
+        let (kept, grain, bytes_hex) = (None, None, None);
+        write(&Disclosed { table: STATE, content_address, found_by, kept, grain, bytes_hex, event: Some(event) })?;
+        count += 1;
+    }
     let details = serde_json::json!({
         "id": ulid::Ulid::generate().to_string(),
         "request": key.map(|key| request.canonical().map(|text| keyed_hash(key, text.as_bytes()))).transpose()?,
@@ -103,5 +124,5 @@ fn disclosed(
     let bytes_hex = grain.is_none().then(|| hex::encode(bytes));
     let grain = grain.map(serde_json::value::RawValue::from_string).transpose().file("can't write", "a grain")?;
     let found_by = reasons.iter().map(|reason| reason.name()).collect();
-    Ok(Disclosed { table, content_address: address.to_string(), found_by, kept, grain, bytes_hex })
+    Ok(Disclosed { table, content_address: address.to_string(), found_by, kept, grain, bytes_hex, event: None })
 }

@@ -10,8 +10,10 @@
 //! | any other value or key: object, map object, context, input, blocks, unknown fields | selects, if the identifier is distinctive | mention |
 //! | words of closed vocabularies (`role`, `relation` …) | mention | mention |
 //!
-//! A mention begins and ends at the boundary of a word, so that `u-1` isn't found in `u-17`. Cost: one pass over the text,
-//! one look-up per word, whatever the number of people.
+//! A mention begins and ends at the boundary of a word, so that `u-1` isn't found in `u-17`. Only in binary bytes that can't be
+//! decoded, where a length before a text looks like a letter of it, longer identifiers need no boundary. Text with escapes
+//! (JSON in a string) is read as it is written and as it is meant. Cost: one pass over the text, one look-up per word, whatever
+//! the number of people.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,11 +21,12 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 use rustc_hash::FxBuildHasher;
 
+use super::needles::Anchors;
 use super::reason::{Reason, Reasons};
 use super::request::Request;
 use crate::index::words::WordFilter;
 use crate::policy::{Mode, Policy};
-use crate::text::fold::{Folding, is_word, runs_together};
+use crate::text::fold::{Folding, is_word, runs_together, unescaped};
 
 /// The number of a person in the request; sessions, consents and addresses that belong to nobody have [`NOBODY`].
 pub type PersonNumber = u32;
@@ -42,12 +45,16 @@ pub struct Matcher {
     by_word: Map<Box<str>, Vec<u32>>,
     /// Patterns of scripts without blanks, and those without any word: looked for everywhere.
     anywhere: Vec<u32>,
+    /// Patterns that are long enough to be looked for in binary bytes, whatever stands next to them.
+    loose: Anchors<u32>,
     /// Numbers in grains are compared too.
     has_numbers: bool,
     sessions: Map<String, PersonNumber>,
     consents: Map<String, PersonNumber>,
     /// Consents that were withdrawn: they count for grains whose policy says so.
     withdrawn: HashSet<String, FxBuildHasher>,
+    /// The instant by which policies are read, in seconds since 1970.
+    now: u64,
     addresses: Map<[u8; 32], PersonNumber>,
     /// Addresses whose mention anywhere in a grain makes it related.
     references: HashSet<ContentAddress, FxBuildHasher>,
@@ -93,7 +100,7 @@ impl Hits {
         self.spellings.clear();
     }
 
-    fn add(&mut self, person: PersonNumber, reason: Reason) {
+    pub(super) fn add(&mut self, person: PersonNumber, reason: Reason) {
         match self.people.iter_mut().find(|(known, _)| *known == person) {
             Some((_, reasons)) => reasons.insert(reason),
             None => self.people.push((person, reason.into())),
@@ -172,6 +179,9 @@ fn place_of(field: Field) -> Place {
     }
 }
 
+/// Bytes of an identifier from which on it needs no boundary in binary bytes.
+const LOOSE: usize = 6;
+
 /// Letters and digits from which on an identifier is distinctive, if it isn't a mere number.
 const DISTINCTIVE: usize = 4;
 
@@ -186,10 +196,12 @@ impl Matcher {
             patterns: Vec::new(),
             by_word: Map::default(),
             anywhere: Vec::new(),
+            loose: Anchors::default(),
             has_numbers: false,
             sessions: Map::default(),
             consents: Map::default(),
             withdrawn: HashSet::default(),
+            now: 0,
             addresses: Map::default(),
             references: HashSet::default(),
         };
@@ -221,19 +233,25 @@ impl Matcher {
             Some((_, word)) if !ideographs => self.by_word.entry(word.clone()).or_default().push(number),
             _ => self.anywhere.push(number),
         }
+        let distinctive = counted >= enough || ideographs && counted >= 2;
+        if distinctive && text.len() >= LOOSE {
+            self.loose.add(text.clone().into_bytes(), number);
+        }
         self.patterns.push(Pattern {
             person,
             lead: word.map_or(0, |(start, _)| start),
-            distinctive: counted >= enough || ideographs && counted >= 2,
+            distinctive,
             joined: id_like,
             is_did: text.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("did:")),
             text,
         });
     }
 
-    /// Adds consents that were found to be withdrawn; grains whose policy is `consent_cascade` go with them (§23.2).
-    pub fn add_withdrawn(&mut self, consents: impl IntoIterator<Item = String>) {
+    /// Adds consents that were found to be withdrawn; grains whose policy is `consent_cascade` at `now` (seconds since 1970) go
+    /// with them (§23.2).
+    pub fn add_withdrawn(&mut self, consents: impl IntoIterator<Item = String>, now: u64) {
         self.withdrawn.extend(consents);
+        self.now = now;
     }
 
     /// Adds addresses whose mention anywhere in a grain, in text too, is to be reported as [`Reason::Related`].
@@ -294,7 +312,7 @@ impl Matcher {
         }
         if let Some(basis) = grain.text(Field::ProcessingBasis).filter(|_| !self.withdrawn.is_empty())
             && self.withdrawn.contains(basis.strip_prefix("sha256:").unwrap_or(basis))
-            && Policy::of(grain).mode == Mode::ConsentCascade
+            && Policy::of(grain).effective(self.now) == Mode::ConsentCascade
         {
             hits.add(NOBODY, Reason::Consent);
         }
@@ -323,17 +341,38 @@ impl Matcher {
     /// Looks for identifiers in bytes that may hold text anywhere.
     pub fn bytes(&self, bytes: &[u8], reason: Reason, hits: &mut Hits) {
         let mut found = Vec::new();
-        let mut folded = std::mem::take(&mut hits.folded);
         for chunk in bytes.utf8_chunks() {
-            self.folding.fold(chunk.valid(), &mut folded);
-            self.occurrences(&folded, |pattern, _| {
+            self.each_form(chunk.valid(), &mut hits.folded, |pattern, _| {
                 if pattern.distinctive {
                     found.push(pattern.person);
                 }
             });
         }
-        hits.folded = folded;
         found.into_iter().for_each(|person| hits.add(person, reason));
+    }
+
+    /// [`Matcher::bytes`] for bytes that can't be decoded: in binary ones a length or a marker looks like a letter of the text
+    /// that it stands before, so that longer identifiers are found whatever stands next to them.
+    pub fn undecodable(&self, bytes: &[u8], hits: &mut Hits) {
+        self.bytes(bytes, Reason::Undecodable, hits);
+        if !is_binary(bytes) {
+            return;
+        }
+        for chunk in bytes.utf8_chunks() {
+            self.folding.fold(chunk.valid(), &mut hits.folded);
+            let folded = std::mem::take(&mut hits.folded);
+            self.loose.find(folded.as_bytes(), |number, _| {
+                if let Some(pattern) = self.patterns.get(number as usize) {
+                    hits.add(pattern.person, Reason::Undecodable);
+                }
+            });
+            hits.folded = folded;
+        }
+    }
+
+    /// Adds to `hits` whom a value names that isn't part of a grain.
+    pub fn stray(&self, value: &RawValue<'_>, hits: &mut Hits) {
+        self.value(Place::Value(Reason::Undecodable), value, hits);
     }
 
     /// True if `text` names somebody distinctively: as a whole or as a mention.
@@ -361,9 +400,8 @@ impl Matcher {
             hits.add(NOBODY, Reason::Related);
         }
         let mut folded = std::mem::take(&mut hits.folded);
-        self.folding.fold(text, &mut folded);
         let mut whole = false;
-        self.occurrences(&folded, |pattern, cover| {
+        self.each_form(text, &mut folded, |pattern, cover| {
             if let Some(reason) = meaning(place, pattern, cover) {
                 whole |= cover == Cover::Whole && !matches!(reason, Reason::Mention | Reason::Ambiguous);
                 hits.add(pattern.person, reason);
@@ -390,6 +428,16 @@ impl Matcher {
         runs.into_iter().any(windows)
     }
 
+    /// Calls `found` for every identifier that stands in `text` as it is written, or as it is meant if it has escapes.
+    fn each_form(&self, text: &str, folded: &mut String, mut found: impl FnMut(&Pattern, Cover)) {
+        self.folding.fold(text, folded);
+        self.occurrences(folded, &mut found);
+        if let Some(meant) = unescaped(text) {
+            self.folding.fold(&meant, folded);
+            self.occurrences(folded, &mut found);
+        }
+    }
+
     /// Calls `found` for every identifier that stands in `text`, which is folded.
     fn occurrences(&self, text: &str, mut found: impl FnMut(&Pattern, Cover)) {
         let pattern = |number: &u32| self.patterns.get(*number as usize);
@@ -411,6 +459,12 @@ impl Matcher {
             }
         }
     }
+}
+
+/// True if `bytes` aren't all text.
+fn is_binary(bytes: &[u8]) -> bool {
+    let is_text = |text: &str| text.bytes().all(|byte| byte >= b' ' || byte.is_ascii_whitespace());
+    !std::str::from_utf8(bytes).is_ok_and(is_text)
 }
 
 /// What it means that `pattern` covers so much of a text at `place`.

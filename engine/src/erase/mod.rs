@@ -35,7 +35,7 @@ mod survey;
 pub use crate::text::fold::Folding;
 pub use absence::Absence;
 pub use certificate::{Certificate, Ground, Inclusion, Verified, verify};
-pub use disclose::{Disclosed, disclose};
+pub use disclose::{Disclosed, Event, disclose};
 pub use journal::ERASURES;
 pub use matcher::{Hits, Matcher, NOBODY, PersonNumber};
 pub use plan::{Exclusion, Plan, Selected, Spelling};

@@ -4,6 +4,7 @@
 //! identifiers in their spellings, whatever the case of ASCII letters, standing by themselves.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 use gristmill_schemas::address::ContentAddress;
 use rustc_hash::FxBuildHasher;
@@ -13,17 +14,17 @@ use unicode_normalization::UnicodeNormalization;
 #[derive(Debug, Default)]
 pub(super) struct Needles {
     /// In bytes as they are.
-    exact: Anchors,
+    exact: Anchors<NeedleKind>,
     /// In bytes whose ASCII letters were made lower case.
-    lower: Anchors,
+    lower: Anchors<NeedleKind>,
     addresses: usize,
     identifiers: usize,
 }
 
 /// Byte strings by their first four or eight bytes.
-#[derive(Debug, Default)]
-struct Anchors {
-    needles: Vec<Needle>,
+#[derive(Debug)]
+pub(super) struct Anchors<K> {
+    needles: Vec<Needle<K>>,
     by_eight: HashMap<u64, Vec<u32>, FxBuildHasher>,
     by_four: HashMap<u32, Vec<u32>, FxBuildHasher>,
     /// One bit for each value of a hash of the first four bytes: nearly every place is passed over by it alone.
@@ -31,9 +32,15 @@ struct Anchors {
 }
 
 #[derive(Debug)]
-struct Needle {
+struct Needle<K> {
     bytes: Vec<u8>,
-    kind: NeedleKind,
+    kind: K,
+}
+
+impl<K> Default for Anchors<K> {
+    fn default() -> Self {
+        Anchors { needles: Vec::new(), by_eight: HashMap::default(), by_four: HashMap::default(), filter: Vec::new() }
+    }
 }
 
 /// What a needle is part of.
@@ -68,6 +75,7 @@ impl Needles {
             needles.identifiers += 1;
             for spelling in [identifier.to_owned(), identifier.to_lowercase(), identifier.to_uppercase()] {
                 for form in [spelling.nfc().collect::<String>(), spelling.nfd().collect(), spelling] {
+                    forms.insert(escaped(&form).to_ascii_lowercase().into_bytes());
                     forms.insert(form.to_ascii_lowercase().into_bytes());
                 }
             }
@@ -85,26 +93,41 @@ impl Needles {
     /// How many places in `bytes` hold an address, and how many an identifier.
     pub(super) fn count(&self, bytes: &[u8], scratch: &mut Vec<u8>) -> (u64, u64) {
         let mut counts = (0, 0);
-        let mut note = |kind| match kind {
-            NeedleKind::Address => counts.0 += 1,
-            NeedleKind::Identifier => counts.1 += 1,
-        };
-        self.exact.find(bytes, &mut note);
+        self.exact.find(bytes, |_, _| counts.0 += 1);
         if !self.lower.needles.is_empty() {
             scratch.clear();
             scratch.extend(bytes.iter().map(u8::to_ascii_lowercase));
-            self.lower.find(scratch, &mut note);
+            self.lower.find(scratch, |kind, Range { start, end }| match kind {
+                NeedleKind::Address => counts.0 += 1,
+                NeedleKind::Identifier if stands_alone(scratch, start, end) || is_announced(bytes, start, end) => {
+                    counts.1 += 1;
+                }
+                NeedleKind::Identifier => {}
+            });
         }
         counts
     }
+}
+
+/// `text` as JSON writes it that holds nothing but ASCII.
+fn escaped(text: &str) -> String {
+    let mut units = [0; 2];
+    text.chars().fold(String::with_capacity(text.len()), |mut out, letter| {
+        match letter.is_ascii() {
+            true => out.push(letter),
+            false => letter.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+        }
+        out
+    })
 }
 
 fn slot(four: u32) -> usize {
     (four.wrapping_mul(0x9e37_79b1) >> (32 - FILTER_BITS)) as usize
 }
 
-impl Anchors {
-    fn add(&mut self, bytes: Vec<u8>, kind: NeedleKind) {
+impl<K: Copy> Anchors<K> {
+    /// Adds a byte string of at least four bytes.
+    pub(super) fn add(&mut self, bytes: Vec<u8>, kind: K) {
         let number = self.needles.len() as u32;
         let Some(four) = bytes.first_chunk().map(|four| u32::from_le_bytes(*four)) else {
             return;
@@ -122,7 +145,8 @@ impl Anchors {
         self.needles.push(Needle { bytes, kind });
     }
 
-    fn find(&self, bytes: &[u8], note: &mut impl FnMut(NeedleKind)) {
+    /// Calls `note` for every place in `bytes` that holds one of them.
+    pub(super) fn find(&self, bytes: &[u8], mut note: impl FnMut(K, Range<usize>)) {
         if self.needles.is_empty() {
             return;
         }
@@ -136,10 +160,8 @@ impl Anchors {
             let eight = rest.first_chunk().and_then(|eight| self.by_eight.get(&u64::from_le_bytes(*eight)));
             let candidates = eight.into_iter().chain(self.by_four.get(&four)).flatten();
             for needle in candidates.filter_map(|number| self.needles.get(*number as usize)) {
-                let stands = rest.starts_with(&needle.bytes)
-                    && (needle.kind == NeedleKind::Address || stands_alone(bytes, at, at + needle.bytes.len()));
-                if stands {
-                    note(needle.kind);
+                if rest.starts_with(&needle.bytes) {
+                    note(needle.kind, at..at + needle.bytes.len());
                 }
             }
         }
@@ -150,7 +172,10 @@ impl Anchors {
 fn stands_alone(bytes: &[u8], start: usize, end: usize) -> bool {
     let (before, after) = (bytes.get(..start).unwrap_or_default(), bytes.get(end..).unwrap_or_default());
     let joins = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if before.last().is_some_and(joins) || after.first().is_some_and(joins) {
+    // The letter of an escape such as `\n`, and the length of what follows, as Parquet writes it, are none of a word.
+    let is_escape = matches!(before, [.., b'\\', b'n' | b'r' | b't' | b'b' | b'f']);
+    let is_length = matches!(after, [_, 0, 0, 0, ..]);
+    if before.last().is_some_and(joins) && !is_escape || after.first().is_some_and(joins) && !is_length {
         return false;
     }
     // A letter of several bytes next to it; anything else that isn't ASCII is a length or a marker.
@@ -162,6 +187,21 @@ fn stands_alone(bytes: &[u8], start: usize, end: usize) -> bool {
     let letter_after = (2..=4).find_map(|length| std::str::from_utf8(after.get(..length)?).ok()?.chars().next());
     let joins = |letter: Option<char>| letter.is_some_and(|letter| !letter.is_ascii() && letter.is_alphanumeric());
     !joins(letter_before) && !joins(letter_after)
+}
+
+/// True if what stands before `start..end` tells that a text of just that length follows: then it is the whole of a value,
+/// whatever is next to it. Parquet writes the length in four bytes, MessagePack and CBOR in the head of a string.
+fn is_announced(bytes: &[u8], start: usize, end: usize) -> bool {
+    let before = bytes.get(..start).unwrap_or_default();
+    let length = end - start;
+    let short = |byte: u8, head: u8, most: usize| length <= most && usize::from(byte) == usize::from(head) + length;
+    match before {
+        [.., a, b, c, d] if u32::from_le_bytes([*a, *b, *c, *d]) as usize == length => true,
+        [.., 0x79 | 0xda, high, low] if usize::from(u16::from_be_bytes([*high, *low])) == length => true,
+        [.., 0x78 | 0xd9, one] if usize::from(*one) == length => true,
+        [.., head] => short(*head, 0x60, 23) || short(*head, 0xa0, 31),
+        [] => false,
+    }
 }
 
 #[cfg(test)]
@@ -199,5 +239,25 @@ mod tests {
         }
         // A MessagePack length before it is no letter.
         assert_eq!(count(&needles, &[&[0xa4][..], b"u-17", &[0xa1]].concat()), (0, 1));
+    }
+
+    #[test]
+    fn an_identifier_is_found_behind_a_length_that_looks_like_a_letter() {
+        let did = format!("did:key:{}", "z".repeat(40));
+        let needles = Needles::new([], ["alice-77", &did, "José Díaz"]);
+        let parquet = [b"\x08\0\0\0alice-77", &b"8\0\0\0abc"[..]].concat();
+        for (bytes, what) in [
+            (&b"\x68alice-77\x67subject"[..], "CBOR"),
+            (&[b"\xd90", did.as_bytes()].concat(), "MessagePack"),
+            (&parquet, "Parquet"),
+            (b"met alice-77A\0\0\0and so on", "the end of a value"),
+            (br#"{"a":"Dear all,\nalice-77"}"#, "an escape"),
+            (br#""Jos\u00E9 D\u00edaz""#, "escaped letters"),
+        ] {
+            assert_eq!(count(&needles, bytes), (0, 1), "{what}");
+        }
+        for text in ["galice-77", "alice-771", "xalice-77"] {
+            assert_eq!(count(&needles, text.as_bytes()), (0, 0), "{text}");
+        }
     }
 }

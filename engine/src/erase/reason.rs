@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gristmill_schemas::grain::{Field, Grain, GrainType};
+use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, integration_keys, to_json};
 use serde::Serialize;
 
 use crate::policy::{Mode, Policy};
@@ -96,7 +96,8 @@ impl fmt::Debug for Reasons {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Bar {
-    /// A litigation hold, its own or that of a grain whose protection reaches it (§23.2, §23.6).
+    /// A litigation hold: its own policy's, that of a grain whose protection reaches it (§23.2, §23.6), the tag
+    /// `legal:litigation_hold` (§13.2), or the grain that `legal:hold_ref` names (A.2).
     Hold,
     /// It must be kept until an instant that hasn't come.
     Retention {
@@ -129,6 +130,9 @@ impl Bar {
     }
 }
 
+/// The tag of a grain under a litigation hold (§13.2).
+const HOLD_TAG: &str = "legal:litigation_hold";
+
 /// The instant by which bars are judged, and the approvals that were given.
 #[derive(Debug, Clone)]
 pub struct Judge<'a> {
@@ -141,28 +145,56 @@ pub struct Judge<'a> {
 impl Judge<'_> {
     /// What bars the erasure of `grain` itself, the strongest first.
     pub fn bar_of(&self, grain: &Grain<'_>) -> Option<Bar> {
-        if Policy::of(grain).effective((self.now / 1000).max(0) as u64) == Mode::Hold {
+        let is_held = Policy::of(grain).effective((self.now / 1000).max(0) as u64) == Mode::Hold;
+        if is_held || has_tag(grain, HOLD_TAG) || profile_field(grain, "legal:hold_ref").is_some() {
             return Some(Bar::Hold);
         }
         if grain.grain_type() == Some(GrainType::Consent) {
             return Some(Bar::ConsentRecord);
         }
-        self.retention(grain)
+        let policy = grain.get(Field::RetentionPolicy);
+        let stated = policy.and_then(|policy| self.retention(grain, &policy));
+        stated.or_else(|| {
+            self.years(grain, profile_field(grain, "fin:retention_years"), || Some("fin:retention_years".to_owned()))
+        })
     }
 
-    fn retention(&self, grain: &Grain<'_>) -> Option<Bar> {
-        let policy = grain.get(Field::RetentionPolicy)?;
-        let text = |key| policy.get(key).and_then(|value| value.as_text().map(str::to_owned));
-        if let Some(years) = policy.get("minimum_retention_years") {
-            let years = years.as_number().or_else(|| years.as_text()?.trim().parse().ok());
-            let until = years.and_then(|years| self.kept_until(grain, years));
-            if until.is_none_or(|until| until > self.now) {
-                return Some(Bar::Retention { until, regulation: text("regulation") });
-            }
+    /// What a `retention_policy` says. One that can't be read bars.
+    fn retention(&self, grain: &Grain<'_>, policy: &RawValue<'_>) -> Option<Bar> {
+        if policy.as_map().is_none() {
+            return Some(Bar::Retention { until: None, regulation: None });
         }
-        let needs = text("deletion_requires").filter(|needs| !needs.is_empty())?;
-        let approved = self.approvals.contains(&needs);
-        (!approved).then_some(Bar::Approval { needs })
+        let regulation = || policy.get("regulation").and_then(|value| value.as_text().map(str::to_owned));
+        let years = self.years(grain, policy.get("minimum_retention_years"), regulation);
+        years.or_else(|| self.approval(&policy.get("deletion_requires")?))
+    }
+
+    /// The bar of a term of `years`, if it is stated and hasn't passed, or can't be read.
+    fn years(
+        &self,
+        grain: &Grain<'_>,
+        years: Option<RawValue<'_>>,
+        regulation: impl Fn() -> Option<String>,
+    ) -> Option<Bar> {
+        let years = years?;
+        let years = years.as_number().or_else(|| years.as_text()?.trim().parse().ok());
+        let until = years.and_then(|years| self.kept_until(grain, years));
+        until.is_none_or(|until| until > self.now).then(|| Bar::Retention { until, regulation: regulation() })
+    }
+
+    /// The bar of approvals that are needed: one, or all of a list. Anything else that is stated can't be given.
+    fn approval(&self, needs: &RawValue<'_>) -> Option<Bar> {
+        let given = |need: &RawValue<'_>| match need {
+            RawValue::Nil => true,
+            RawValue::Text(need) => need.is_empty() || self.approvals.iter().any(|given| given == need),
+            _ => false,
+        };
+        let missing = match needs {
+            RawValue::Array(all) => all.items().find(|need| !given(need))?,
+            one => Some(*one).filter(|need| !given(need))?,
+        };
+        let needs = missing.as_text().map_or_else(|| to_json(&missing).to_string(), str::to_owned);
+        Some(Bar::Approval { needs })
     }
 
     /// The instant `years` after the grain was made; fractions count as parts of 365.25 days.
@@ -176,5 +208,78 @@ impl Judge<'_> {
                 .map(|until| until.timestamp_millis());
             whole.map(|whole| whole.saturating_add((years.fract() * 365.25 * 86_400_000.0) as i64))
         })?
+    }
+}
+
+/// True if `grain` has the tag `tag`.
+fn has_tag(grain: &Grain<'_>, tag: &str) -> bool {
+    let tags = grain.get(Field::StructuralTags);
+    let mut tags = tags.and_then(|tags| tags.as_array()).into_iter().flatten();
+    tags.any(|found| found.as_text() == Some(tag))
+}
+
+/// A field of a domain profile, which stands in the grain or in its `context` (Appendix A). Null says nothing.
+fn profile_field<'g>(grain: &Grain<'g>, name: &str) -> Option<RawValue<'g>> {
+    let context = grain.get(Field::Context);
+    integration_keys(name).find_map(|key| {
+        let own = grain.unknown().iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
+        own.or_else(|| context.and_then(|context| context.get(key))).filter(|value| *value != RawValue::Nil)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Mode as Reading, Payload, encode_json};
+    use gristmill_schemas::json::Json;
+
+    use super::*;
+
+    const MADE: i64 = 1_767_225_600_000;
+
+    fn bar(more: &str, approvals: &[&str]) -> Option<&'static str> {
+        let json = format!(
+            r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 1.0, "created_at": {MADE}{more}}}"#
+        );
+        let blob = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+        let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+        let grain = Grain::decode(&payload, Reading::Lenient).unwrap();
+        let approvals: Vec<String> = approvals.iter().map(|given| (*given).to_owned()).collect();
+        // Six years later.
+        Judge { now: MADE + 6 * 31_557_600_000, approvals: &approvals }.bar_of(&grain).map(|bar| bar.name())
+    }
+
+    #[test]
+    fn what_is_said_of_retention_and_holds_bars_wherever_it_stands() {
+        for (more, expected) in [
+            ("", None),
+            (r#", "retention_policy": {"minimum_retention_years": 7}"#, Some("retention")),
+            (r#", "retention_policy": {"minimum_retention_years": 5}"#, None),
+            (r#", "retention_policy": {"minimum_retention_years": [5]}"#, Some("retention")),
+            (r#", "fin:retention_years": 7, "structural_tags": ["profile:finance"]"#, Some("retention")),
+            (r#", "context": {"fin:retention_years": 7}"#, Some("retention")),
+            (r#", "context": {"fin:retention_years": 5}"#, None),
+            (r#", "legal:hold_ref": "a hold""#, Some("hold")),
+            (r#", "context": {"legal:hold_ref": "a hold"}"#, Some("hold")),
+            (r#", "structural_tags": ["legal:litigation_hold"]"#, Some("hold")),
+            (r#", "structural_tags": ["legal:litigation_holdings"]"#, None),
+        ] {
+            assert_eq!(bar(more, &[]), expected, "{more}");
+        }
+    }
+
+    #[test]
+    fn approvals_that_are_needed_must_all_be_given() {
+        let needs = |what: &str| format!(r#", "retention_policy": {{"deletion_requires": {what}}}"#);
+        for (what, approvals, expected) in [
+            (r#""dpo""#, &["dpo"][..], None),
+            (r#""dpo""#, &["works council"], Some("approval")),
+            (r#"["dpo", "works council"]"#, &["dpo"], Some("approval")),
+            (r#"["dpo", "works council"]"#, &["dpo", "works council"], None),
+            ("true", &["dpo"], Some("approval")),
+            (r#"{"who": "dpo"}"#, &["dpo"], Some("approval")),
+            (r#""""#, &[], None),
+        ] {
+            assert_eq!(bar(&needs(what), approvals), expected, "{what} {approvals:?}");
+        }
     }
 }

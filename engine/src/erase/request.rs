@@ -72,30 +72,27 @@ impl Request {
     }
 
     /// Adds the people of a CSV file: one a line. The header names the columns (`user`, `subject`, `did`, `name`, `email`,
-    /// `phone`, `entity_id`, `session`, `run_id`); several values in a cell are separated by `|`. Without such a header
-    /// every line is one identifier.
+    /// `phone`, `entity_id`, `session`, `run_id`) and separates them by commas, semicolons or tabs; other columns are passed
+    /// over. Several values in a cell are separated by `|`. Without such a header every line is one identifier.
     ///
     /// # Errors
-    /// [`EngineError::Request`] if a line can't be read, or there are too many.
+    /// [`EngineError::Request`] if a line can't be read, there are too many, or the first one has several cells and names no
+    /// column that is known.
     pub fn add_people(&mut self, csv: &str) -> Result<()> {
+        let csv = csv.strip_prefix('\u{feff}').unwrap_or(csv);
         let mut lines = csv.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let Some((_, first)) = lines.clone().next() else {
+        let Some((first, header)) = lines.clone().next() else {
             return Ok(());
         };
-        let header: Vec<_> = cells(first).map_err(|what| fault(1, what))?;
-        let columns: Option<Vec<bool>> = header
-            .iter()
-            .map(|cell| {
-                COLUMNS.iter().find(|(name, _)| cell.trim().eq_ignore_ascii_case(name)).map(|(_, session)| *session)
-            })
-            .collect();
-        if columns.is_some() {
+        let header = header_of(header).map_err(|what| fault(first + 1, what))?;
+        if header.is_some() {
             lines.next();
         }
         for (number, line) in lines {
-            let person = match &columns {
-                Some(columns) => person_of(&cells(line).map_err(|what| fault(number + 1, what))?, columns),
-                None => Person { identifiers: [line.trim().to_owned()].into(), ..Person::default() },
+            let fault = |what| fault(number + 1, what);
+            let person = match &header {
+                Some((separator, columns)) => person_of(&cells(line, *separator).map_err(fault)?, columns),
+                None => Person { identifiers: [alone(line).map_err(fault)?].into(), ..Person::default() },
             };
             if self.people.len() == PEOPLE {
                 return Err(EngineError::Request(format!("more than {PEOPLE} people in one request")));
@@ -134,13 +131,49 @@ impl Request {
     }
 }
 
-fn person_of(cells: &[String], columns: &[bool]) -> Person {
+/// What separates the cells, and for each column whether it holds sessions; `None` for those that aren't known.
+type Header = (char, Vec<Option<bool>>);
+
+/// Reads the first line; `None` if it is no header but a person.
+fn header_of(line: &str) -> Result<Option<Header>, &'static str> {
+    let is_session = |cell: &String| {
+        COLUMNS.iter().find(|(name, _)| cell.trim().eq_ignore_ascii_case(name)).map(|(_, session)| *session)
+    };
+    let mut most = 0;
+    for separator in [',', ';', '\t'] {
+        let cells = cells(line, separator)?;
+        let columns: Vec<Option<bool>> = cells.iter().map(is_session).collect();
+        if columns.iter().any(Option::is_some) {
+            return Ok(Some((separator, columns)));
+        }
+        most = most.max(cells.len());
+    }
+    match most {
+        0 | 1 => Ok(None),
+        _ => Err(
+            "several columns, and none of them is user, subject, did, name, email, phone, entity_id, session or run_id; \
+                  an identifier with a comma stands in quotes",
+        ),
+    }
+}
+
+/// The one identifier of a line, which may stand in quotes.
+fn alone(line: &str) -> Result<String, &'static str> {
+    let line = line.trim();
+    match line.starts_with('"') {
+        true => cells(line, '\n').map(|cells| cells.concat()),
+        false => Ok(line.to_owned()),
+    }
+}
+
+fn person_of(cells: &[String], columns: &[Option<bool>]) -> Person {
     let mut person = Person::default();
     for (cell, session) in cells.iter().zip(columns) {
         let values = cell.split('|').map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned);
         match session {
-            true => person.sessions.extend(values),
-            false => person.identifiers.extend(values),
+            Some(true) => person.sessions.extend(values),
+            Some(false) => person.identifiers.extend(values),
+            None => {}
         }
     }
     person
@@ -150,8 +183,8 @@ fn fault(line: usize, what: impl Into<String>) -> EngineError {
     EngineError::Request(format!("line {line}: {}", what.into()))
 }
 
-/// The cells of one line of CSV; a quoted cell may hold commas and doubled quotes.
-fn cells(line: &str) -> Result<Vec<String>, &'static str> {
+/// The cells of one line of CSV; a quoted cell may hold separators and doubled quotes.
+fn cells(line: &str, separator: char) -> Result<Vec<String>, &'static str> {
     let mut cells = vec![String::new()];
     let mut quoted = false;
     let mut letters = line.chars().peekable();
@@ -163,7 +196,7 @@ fn cells(line: &str) -> Result<Vec<String>, &'static str> {
                 last.push('"');
             }
             '"' if quoted || last.is_empty() => quoted = !quoted,
-            ',' if !quoted => cells.push(String::new()),
+            letter if letter == separator && !quoted => cells.push(String::new()),
             other => last.push(other),
         }
     }
@@ -187,9 +220,27 @@ mod tests {
     #[test]
     fn without_a_header_every_line_is_an_identifier() {
         let mut request = Request::default();
-        request.add_people("alice\nSmith, Anna\n").unwrap();
-        assert_eq!(request.people.len(), 2);
+        request.add_people("alice\nSmith, Anna\n\"Doe, \"\"Jo\"\"\"\n").unwrap();
+        assert_eq!(request.people.len(), 3);
         assert!(request.people[1].identifiers.contains("Smith, Anna"));
+        assert!(request.people[2].identifiers.contains("Doe, \"Jo\""));
+    }
+
+    #[test]
+    fn a_header_is_known_behind_a_mark_with_other_separators_and_with_columns_of_others() {
+        for csv in [
+            "\u{feff}user,name\nu-1,Anna\n",
+            "user;name\nu-1;Anna\n",
+            "User\tName\nu-1\tAnna\n",
+            "ticket,user,name,note\nT-9,u-1,Anna,\"call, please\"\n",
+        ] {
+            let mut request = Request::default();
+            request.add_people(csv).unwrap();
+            let found: Vec<_> = request.people.iter().map(|person| person.identifiers.clone()).collect();
+            assert_eq!(found, [BTreeSet::from(["Anna".to_owned(), "u-1".to_owned()])], "{csv}");
+        }
+        let error = Request::default().add_people("login;full name\nu-1;Anna\n").unwrap_err().to_string();
+        assert!(error.contains("line 1"), "{error}");
     }
 
     #[test]

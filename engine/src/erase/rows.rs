@@ -201,6 +201,15 @@ pub(crate) fn address_at(column: Option<&StringArray>, row: usize) -> Option<Con
     text_at(column, row).and_then(|text| text.parse().ok())
 }
 
+/// The address of `row` in a column by which grains refer to others; it may say `sha256:` before it.
+pub(crate) fn reference_at(column: Option<&StringArray>, row: usize) -> Option<ContentAddress> {
+    text_at(column, row).and_then(reference)
+}
+
+fn reference(text: &str) -> Option<ContentAddress> {
+    text.strip_prefix("sha256:").unwrap_or(text).parse().ok()
+}
+
 /// How one grain refers to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
@@ -243,7 +252,7 @@ pub(crate) fn links(batch: &RecordBatch, mut found: impl FnMut(usize, Link, Cont
             continue;
         };
         each_text(column, |row, text| {
-            if let Ok(target) = text.strip_prefix("sha256:").unwrap_or(text).parse() {
+            if let Some(target) = reference(text) {
                 found(row, link, target);
             }
         });

@@ -24,7 +24,7 @@ use super::certificate::{
     leaves, tree,
 };
 use super::journal::{ERASURES, Item, Journal, keyed_hash};
-use super::matcher::{Matcher, NOBODY};
+use super::matcher::{Hits, Matcher, NOBODY};
 use super::needles::Needles;
 use super::plan::Plan;
 use super::request::{Person, Request};
@@ -112,6 +112,7 @@ pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<
     // Asked for first: nothing is erased that can't be certified.
     order.keyring.signing_key(&order.signing_key)?;
     let key = order.keyring.derive(PSEUDONYMS)?;
+    names_nobody(&order.ground, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
     let (plan, survey) = plan(lake, request, order.threads).await?;
     let left = Journal::load(lake, &digest, &key).await?;
@@ -146,6 +147,21 @@ pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<
     let seconds = started.elapsed().as_secs_f64();
     let certificate = path.to_string();
     Ok(Erased { id, plan, scope, proofs, proven, certificate, signer, resumed, removed, seconds })
+}
+
+/// What goes into the certificate in clear must not name whom the erasure is about.
+fn names_nobody(ground: &Ground, request: &Request) -> Result<()> {
+    let (matcher, mut hits) = (Matcher::new(request), Hits::default());
+    for (what, text) in
+        [("reference", &ground.reference), ("legal ground", &ground.legal_ground), ("operator", &ground.operator)]
+    {
+        if text.as_ref().is_some_and(|text| matcher.names_somebody(text, &mut hits)) {
+            return Err(EngineError::Request(format!(
+                "the {what} names somebody whom the request is about; the certificate holds no personal data"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn told(plan: &Plan) -> String {
@@ -340,9 +356,9 @@ impl Run<'_> {
         Ok(Proofs { byte_search, survey, lookup, envelopes })
     }
 
-    /// The row groups that hold rows which were found and stay.
+    /// The row groups that hold rows which were found and stay, and the sidecars of their segments.
     async fn retained(&self, after: &Survey) -> Result<Retained> {
-        let mut retained = Retained::new();
+        let mut retained = Retained::default();
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for found in &after.grains {
             let Some(segment) = after.segments.get(found.segment as usize) else { continue };
@@ -351,11 +367,12 @@ impl Run<'_> {
                 entry.insert(OpenFile::open(self.lake, &path).await?.row_groups());
             }
             let sizes = groups.get(&found.segment).map(Vec::as_slice).unwrap_or_default();
-            retained.entry(path.to_string()).or_default().extend(group_of(sizes, found.row));
+            retained.groups.entry(path.to_string()).or_default().extend(group_of(sizes, found.row));
+            retained.sidecars.insert(segment.id.folder().to_string());
         }
         for found in &after.rejects {
             let path = self.lake.rejects.path_of(&found.file);
-            if let std::collections::hash_map::Entry::Vacant(entry) = retained.entry(path.to_string()) {
+            if let std::collections::hash_map::Entry::Vacant(entry) = retained.groups.entry(path.to_string()) {
                 entry.insert((0..OpenFile::open(self.lake, &path).await?.row_groups().len()).collect());
             }
         }

@@ -13,6 +13,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent, StateRow};
 use gristmill_schemas::grain::Field;
 
+use super::disclose::Event;
 use super::matcher::{Hits, Matcher};
 use super::rewrite::edit_file;
 use super::rows::{OpenFile, address_at, text_at, texts};
@@ -113,6 +114,24 @@ async fn plan(lake: &Lake, erased: &HashSet<ContentAddress>, matcher: &Matcher) 
         }
         if !edits.removed.is_empty() || !edits.blanked.is_empty() {
             out.push(edits);
+        }
+    }
+    Ok(out)
+}
+
+/// The events whose actor or reason names somebody whom `matcher` knows, each with the address of its grain.
+pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String, Event)>> {
+    let mut out = Vec::new();
+    let mut hits = Hits::default();
+    for batch in lake.state.read_columns(&["content_address", "event", "actor", "reason"]).await? {
+        for row in 0..batch.num_rows() {
+            let text = |column| text_at(texts(&batch, column), row);
+            if ["actor", "reason"].into_iter().filter_map(text).any(|text| matcher.names_somebody(text, &mut hits)) {
+                let owned = |column| text(column).map(str::to_owned);
+                let event =
+                    Event { event: owned("event").unwrap_or_default(), actor: owned("actor"), reason: owned("reason") };
+                out.push((owned("content_address").unwrap_or_default(), event));
+            }
         }
     }
     Ok(out)

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
+use arrow::datatypes::Int16Type;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{IdentityColumn, is_sealed};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Mode as Reading, Payload};
@@ -21,12 +22,13 @@ use rustc_hash::FxBuildHasher;
 
 use super::matcher::{Hits, Matcher, NOBODY, PersonNumber};
 use super::reason::{Bar, Judge, Reason, Reasons};
+use super::rejects::Look;
 use super::request::{Extent, Request};
-use super::rows::{Link, OpenFile, address_at, link_columns, links, text_at, texts};
+use super::rows::{Link, OpenFile, address_at, link_columns, links, reference_at, text_at, texts};
 use crate::error::{Context, Result};
 use crate::index::words::WordFilter;
 use crate::lake::{Lake, Segment};
-use crate::policy::{Mode, Policy};
+use crate::policy::{Mode, Policy, may_withdraw};
 
 /// A grain that was found.
 #[derive(Debug, Clone)]
@@ -166,13 +168,24 @@ struct Surveyor<'a> {
     survey: Survey,
 }
 
+/// A session or a run: different fields and namespaces give different ones their own names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Session {
+    id: String,
+    namespace: String,
+    is_run: bool,
+}
+
+/// Sessions by their ids, with the person of each.
+type Sessions = Map<String, Vec<(Session, PersonNumber)>>;
+
 /// What one batch of a segment gave.
 #[derive(Default)]
 struct Glance {
     found: Vec<Found>,
     spellings: Vec<String>,
     /// Sessions and runs in which a person is the data subject.
-    sessions: Vec<(String, PersonNumber)>,
+    sessions: Vec<(Session, PersonNumber)>,
     /// Held grains whose protection reaches others: derived, chain.
     protecting: Vec<(ContentAddress, bool, bool)>,
     grains: u64,
@@ -194,12 +207,12 @@ impl Surveyor<'_> {
         if self.request.withdrawn {
             let withdrawn = self.withdrawn_consents().await?;
             let mut matcher = Matcher::new(self.request);
-            matcher.add_withdrawn(withdrawn);
+            matcher.add_withdrawn(withdrawn, (self.now / 1000).max(0) as u64);
             matcher.add_references(self.references.iter().copied());
             self.matcher = Arc::new(matcher);
         }
         self.survey.indistinct = self.matcher.indistinct().map(|(text, _)| text.to_owned()).collect();
-        let mut sessions = Map::default();
+        let mut sessions = Sessions::default();
         let mut protecting = Vec::new();
         for number in 0..self.survey.segments.len() {
             for glance in self.glance(number).await? {
@@ -211,7 +224,12 @@ impl Surveyor<'_> {
                     }
                 }
                 self.found.extend(glance.found.into_iter().map(|found| ((found.segment, found.row), found)));
-                sessions.extend(glance.sessions);
+                for (session, person) in glance.sessions {
+                    let known = sessions.entry(session.id.clone()).or_default();
+                    if known.iter().all(|(known, _)| *known != session) {
+                        known.push((session, person));
+                    }
+                }
                 protecting.extend(glance.protecting);
             }
         }
@@ -267,13 +285,13 @@ impl Surveyor<'_> {
     }
 
     /// Grains of sessions in which a person is the data subject and that name no data subject themselves.
-    async fn follow_sessions(&mut self, sessions: &Map<String, PersonNumber>) -> Result<()> {
+    async fn follow_sessions(&mut self, sessions: &Sessions) -> Result<()> {
         if sessions.is_empty() {
             return Ok(());
         }
         let sessions = Arc::new(sessions.clone());
-        let mut shared: HashSet<String> = HashSet::new();
-        let mut candidates: Vec<(Place, String)> = Vec::new();
+        let mut shared: HashSet<Session> = HashSet::new();
+        let mut candidates: Vec<(Place, Member)> = Vec::new();
         for number in 0..self.survey.segments.len() {
             if self.rules_out(number, |filter| sessions.keys().any(|session| filter.may_hold(session))) {
                 continue;
@@ -282,19 +300,19 @@ impl Surveyor<'_> {
             let (sessions, matcher) = (Arc::clone(&sessions), Arc::clone(&self.matcher));
             let glances = self
                 .on_cores(move || {
-                    let columns = [Field::UserId.name(), Field::SessionId.name(), Field::RunId.name()];
-                    file.each(Some(&columns), |first, batch| Ok(members(first, batch, &sessions, &matcher)))
+                    file.each(Some(&MEMBER_COLUMNS), |first, batch| Ok(members(first, batch, &sessions, &matcher)))
                 })
                 .await?;
             for (others, unnamed) in glances {
                 shared.extend(others);
-                candidates.extend(unnamed.into_iter().map(|(row, session)| ((number as u32, row), session)));
+                candidates.extend(unnamed.into_iter().map(|member| ((number as u32, member.row), member)));
             }
         }
         let mut wanted: Map<Place, (PersonNumber, Reason)> = Map::default();
-        for (place, session) in candidates {
-            let reason = if shared.contains(&session) { Reason::SharedSession } else { Reason::OwnSession };
-            wanted.insert(place, (sessions.get(&session).copied().unwrap_or(NOBODY), reason));
+        for (place, member) in candidates {
+            let is_shared = member.of_somebody_else || shared.contains(&member.session);
+            let reason = if is_shared { Reason::SharedSession } else { Reason::OwnSession };
+            wanted.insert(place, (member.person, reason));
         }
         self.bring_in(wanted).await.map(|_| ())
     }
@@ -514,50 +532,97 @@ impl Surveyor<'_> {
         Ok(pairs)
     }
 
-    /// Consents that a withdrawal names (§8.10), by address.
+    /// Consents that their subjects have withdrawn (§8.10), by address.
     async fn withdrawn_consents(&self) -> Result<Vec<String>> {
-        let columns = [Field::PriorConsent.name(), Field::IsWithdrawal.name(), IdentityColumn::TypeByte.name()];
-        let mut withdrawn = Vec::new();
+        let mut named: Map<ContentAddress, HashSet<String>> = Map::default();
         for number in 0..self.survey.segments.len() {
             if self.rules_out(number, WordFilter::has_withdrawals) {
                 continue;
             }
-            let Some(file) = self.open(number).await? else { continue };
-            let batches = self
-                .on_cores(move || {
-                    file.each(Some(&columns), |_, batch| {
-                        let prior = texts(batch, columns[0]);
-                        let flags = batch.column_by_name(columns[1]).and_then(|column| column.as_boolean_opt());
-                        let is_withdrawal =
-                            |row: &usize| flags.is_some_and(|flags| flags.is_valid(*row) && flags.value(*row));
-                        let rows = (0..batch.num_rows()).filter(is_withdrawal);
-                        Ok(rows.filter_map(|row| address_at(prior, row)).map(|address| address.to_string()).collect())
-                    })
-                })
-                .await?;
-            withdrawn.extend(batches.into_iter().flat_map(|batch: Vec<String>| batch));
+            for (prior, by) in self.each_consent(number, withdrawals).await? {
+                named.entry(prior).or_default().insert(by);
+            }
+        }
+        let named = Arc::new(named);
+        let mut withdrawn = Vec::new();
+        for number in 0..self.survey.segments.len() {
+            if named.is_empty()
+                || self.rules_out(number, |filter| named.keys().any(|consent| filter.may_hold(&consent.to_string())))
+            {
+                continue;
+            }
+            let named = Arc::clone(&named);
+            let those = move |batch: &arrow::array::RecordBatch| {
+                let is_withdrawn = |(consent, subject): &(ContentAddress, String)| {
+                    let by = named.get(consent).into_iter().flatten();
+                    by.into_iter().any(|by| may_withdraw(Some(by), Some(subject)))
+                };
+                consents(batch, IdentityColumn::ContentAddress.name(), |_| true).filter(is_withdrawn).collect()
+            };
+            withdrawn
+                .extend(self.each_consent(number, those).await?.into_iter().map(|(consent, _)| consent.to_string()));
         }
         Ok(withdrawn)
     }
 
+    /// What `pick` answers for each batch of the segment `number`, of which it sees what [`consents`] needs.
+    async fn each_consent<P>(&self, number: usize, pick: P) -> Result<Vec<(ContentAddress, String)>>
+    where
+        P: Fn(&arrow::array::RecordBatch) -> Vec<(ContentAddress, String)> + Send + Sync + 'static,
+    {
+        let Some(file) = self.open(number).await? else { return Ok(Vec::new()) };
+        let batches = self.on_cores(move || file.each(Some(&CONSENT_COLUMNS), |_, batch| Ok(pick(batch)))).await?;
+        Ok(batches.into_iter().flatten().collect())
+    }
+
     async fn look_at_rejects(&self) -> Result<Vec<FoundReject>> {
         let mut out = Vec::new();
+        let selected = self.survey.selected().map(|found| found.address);
+        let gone: Arc<HashSet<_>> = Arc::new(selected.chain(self.references.iter().copied()).collect());
         for data in self.lake.rejects.files()? {
             let file = OpenFile::open(self.lake, &self.lake.rejects.path_of(&data.name)).await?;
+            let gone = Arc::clone(&gone);
             let (matcher, now, approvals) = (Arc::clone(&self.matcher), self.now, self.request.approvals.clone());
             let extent = self.request.extent;
             let found = self
                 .on_cores(move || {
                     let judge = Judge { now, approvals: &approvals };
-                    file.each(Some(&["bytes", "message", "source"]), |first, batch| {
-                        Ok(super::rejects::look(&data.name, first, batch, &matcher, &judge, extent))
-                    })
+                    let look = Look { matcher: &matcher, judge: &judge, gone: &gone, extent };
+                    file.each(Some(&super::rejects::COLUMNS), |first, batch| Ok(look.at(&data.name, first, batch)))
                 })
                 .await?;
             out.extend(found.into_iter().flatten());
         }
         Ok(out)
     }
+}
+
+const CONSENT_COLUMNS: [&str; 5] = [
+    IdentityColumn::TypeByte.name(),
+    IdentityColumn::ContentAddress.name(),
+    Field::SubjectDid.name(),
+    Field::PriorConsent.name(),
+    Field::IsWithdrawal.name(),
+];
+
+/// The consents among the rows that `wanted` picks: the address in the column `name`, and the subject.
+fn consents(
+    batch: &arrow::array::RecordBatch,
+    name: &str,
+    wanted: impl Fn(usize) -> bool,
+) -> impl Iterator<Item = (ContentAddress, String)> {
+    let (addresses, subjects) = (texts(batch, name), texts(batch, Field::SubjectDid.name()));
+    let types = batch.column_by_name(CONSENT_COLUMNS[0]).and_then(|column| column.as_primitive_opt::<Int16Type>());
+    let is_consent = move |row: &usize| types.is_some_and(|types| types.value(*row) == GrainType::Consent as i16);
+    let rows = (0..batch.num_rows()).filter(is_consent).filter(move |row| wanted(*row));
+    rows.filter_map(move |row| Some((reference_at(addresses, row)?, text_at(subjects, row)?.to_owned())))
+}
+
+/// The consents that the withdrawals of a batch name, and by whom.
+fn withdrawals(batch: &arrow::array::RecordBatch) -> Vec<(ContentAddress, String)> {
+    let flags = batch.column_by_name(Field::IsWithdrawal.name()).and_then(|column| column.as_boolean_opt());
+    let is_withdrawal = |row: usize| flags.is_some_and(|flags| flags.is_valid(row) && flags.value(row));
+    consents(batch, Field::PriorConsent.name(), is_withdrawal).collect()
 }
 
 /// True if one of `reasons` selects a grain under `extent`.
@@ -640,8 +705,11 @@ fn glance(
 fn note_sessions(grain: &Grain<'_>, hits: &Hits, out: &mut Glance) {
     let subject = hits.people.iter().find(|(_, reasons)| reasons.contains(Reason::UserId));
     if let Some((person, _)) = subject {
-        let sessions = [Field::SessionId, Field::RunId].into_iter().filter_map(|field| grain.text(field));
-        out.sessions.extend(sessions.map(|session| (session.to_owned(), *person)));
+        let namespace = grain.text(Field::Namespace).unwrap_or_default();
+        for (field, is_run) in [(Field::SessionId, false), (Field::RunId, true)] {
+            let session = |id: &str| Session { id: id.to_owned(), namespace: namespace.to_owned(), is_run };
+            out.sessions.extend(grain.text(field).map(|id| (session(id), *person)));
+        }
     }
 }
 
@@ -655,23 +723,52 @@ fn note_protection(address: &ContentAddress, grain: &Grain<'_>, judge: &Judge<'_
     }
 }
 
-/// Sessions of other people, and rows that name no data subject, with their session.
+const MEMBER_COLUMNS: [&str; 7] = [
+    Field::UserId.name(),
+    Field::SessionId.name(),
+    Field::RunId.name(),
+    Field::Namespace.name(),
+    Field::Subject.name(),
+    Field::SubjectDid.name(),
+    Field::EntityId.name(),
+];
+
+/// A row of a session that names no data subject.
+struct Member {
+    row: u32,
+    session: Session,
+    person: PersonNumber,
+    /// Its `subject` isn't the person: it may be a thing, and may be somebody.
+    of_somebody_else: bool,
+}
+
+/// Sessions that are of other people too, and rows that name no data subject, with their session. Whoever a `user_id`, a
+/// `subject_did` or an `entity_id` names takes part in the session; what a `subject` names is only what the one grain is about.
 fn members(
     first: u32,
     batch: &arrow::array::RecordBatch,
-    sessions: &Map<String, PersonNumber>,
+    sessions: &Sessions,
     matcher: &Matcher,
-) -> (Vec<String>, Vec<(u32, String)>) {
+) -> (Vec<Session>, Vec<Member>) {
     let (mut others, mut unnamed) = (Vec::new(), Vec::new());
-    let users = texts(batch, Field::UserId.name());
-    let keys = [texts(batch, Field::SessionId.name()), texts(batch, Field::RunId.name())];
+    let [users, session_ids, run_ids, namespaces, subjects, dids, entities] =
+        MEMBER_COLUMNS.map(|name| texts(batch, name));
     let mut hits = Hits::default();
     for row in 0..batch.num_rows() {
-        for key in keys.iter().filter_map(|keys| text_at(*keys, row)).filter(|key| sessions.contains_key(*key)) {
-            match text_at(users, row) {
-                None => unnamed.push((first + row as u32, key.to_owned())),
-                Some(user) if !matcher.names_somebody(user, &mut hits) => others.push(key.to_owned()),
-                Some(_) => {}
+        let namespace = text_at(namespaces, row).unwrap_or_default();
+        for (ids, is_run) in [(session_ids, false), (run_ids, true)] {
+            let known = text_at(ids, row).and_then(|id| sessions.get(id)).into_iter().flatten();
+            let mut known = known.filter(|(session, _)| session.is_run == is_run && session.namespace == namespace);
+            let Some((session, person)) = known.next() else { continue };
+            let mut is_other =
+                |column| text_at(column, row).is_some_and(|name: &str| !matcher.names_somebody(name, &mut hits));
+            if is_other(users) || is_other(dids) || is_other(entities) {
+                others.push(session.clone());
+            }
+            if text_at(users, row).is_none() {
+                let (session, of_somebody_else) =
+                    (session.clone(), is_other(subjects) || is_other(dids) || is_other(entities));
+                unnamed.push(Member { row: first + row as u32, session, person: *person, of_somebody_else });
             }
         }
     }

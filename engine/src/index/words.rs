@@ -6,7 +6,7 @@
 //! has is probably in one. What else a survey must know of a segment that it doesn't read stands in its header.
 //!
 //! ```text
-//! "GMWORD01"    magic                                            8
+//! "GMWORD02"    magic                                            8
 //! n             rows                                             u64
 //! u             rows that can't be decoded                       u64
 //! flags         1 has a policy that reaches other grains,        u64
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Integers are little-endian. Words are folded as [`crate::text::fold`] folds them, both ways, and are in lower case; of scripts
-//! without blanks each letter is a word. Sealed segments have no filter: it would tell words.
+//! without blanks each letter is a word. Text with escapes is taken as it is written and as it is meant. Sealed segments have no filter: it would tell words.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -31,12 +31,12 @@ use rustc_hash::FxBuildHasher;
 
 use super::sidecars::Sidecar;
 use crate::policy::Policy;
-use crate::text::fold::{Folding, is_word, runs_together};
+use crate::text::fold::{Folding, is_word, runs_together, unescaped};
 
 /// The file's name among the sidecars.
 pub const WORDS_FILE: &str = "words.bin";
 
-const MAGIC: &[u8; 8] = b"GMWORD01";
+const MAGIC: &[u8; 8] = b"GMWORD02";
 const HEADER: usize = 40;
 const CHECKSUM: usize = 32;
 
@@ -132,6 +132,13 @@ impl WordSet {
     }
 
     fn text(&mut self, text: &str) {
+        self.written(text);
+        if let Some(meant) = unescaped(text) {
+            self.written(&meant);
+        }
+    }
+
+    fn written(&mut self, text: &str) {
         if text.is_ascii() {
             return self.folded_text(text);
         }
@@ -359,6 +366,7 @@ mod tests {
             "Stra\u{df}e 7",
             "\u{5f20}\u{4f1f}\u{5728}",
             "Ali\u{200b}ce",
+            "{\"to\":\"Dear all,\\nPaul D\\u00edaz\"}",
         ];
         let filter = filter(&texts);
         for text in [
@@ -370,6 +378,7 @@ mod tests {
             "\u{5f20}\u{4f1f}",
             "alice",
             "Ali",
+            "paul d\u{ed}az",
             "",
         ] {
             assert!(filter.may_hold(text), "{text}");
@@ -437,6 +446,12 @@ mod tests {
             "_",
             ":",
             ".",
+            "\\n",
+            "\\u00e9",
+            "\\u0061",
+            "\u{2019}",
+            "'",
+            "\u{2011}",
         ])
     }
 

@@ -18,6 +18,7 @@ use gristmill_schemas::sign::{Delivery, KeyResolver};
 use super::known::KnownAddresses;
 use super::prove::{ProvenMorsel, ProvenRow};
 use crate::apply::Ground;
+use crate::erase::rejects::MANIFEST;
 use crate::erase::rows::{OpenFile, address_at, texts};
 use crate::error::Result;
 use crate::lake::Lake;
@@ -203,7 +204,7 @@ pub(super) fn refused(claim: &StateRow, error: &GrainError, uri: &str, now: i64)
         ordinal: -1,
         offset: None,
         error_code: error.code.name().to_owned(),
-        field: Some("manifest".to_owned()),
+        field: Some(MANIFEST.to_owned()),
         message: format!("the manifest's claim that {} is {}: {error}", claim.content_address, claim.event.name()),
         bytes: told.to_string().into_bytes(),
         truncated: false,

@@ -55,6 +55,11 @@ impl SegmentId {
         format!("part-{}.parquet", self.0)
     }
 
+    /// The folder of the sidecars, from the lake's root.
+    pub fn folder(&self) -> object_store::path::Path {
+        object_store::path::Path::from(format!("{SIDECARS}/{}", self.0))
+    }
+
     /// The path of the sidecar `name`, from the lake's root.
     pub fn sidecar(&self, name: &str) -> object_store::path::Path {
         object_store::path::Path::from(format!("{SIDECARS}/{}/{name}", self.0))

@@ -1,7 +1,9 @@
 //! Spellings: two texts that a reader takes for the same are folded to the same.
 //!
 //! Compatibility-decomposed, lower case, composed again, without invisible characters, with single blanks. Accents stay:
-//! José isn't Jose. What is compared is always folded on both sides.
+//! José isn't Jose. Typographic apostrophes and hyphens are the plain ones. What is compared is always folded on both sides.
+//!
+//! Text may also be written with escapes, as JSON inside of a string is: [`unescaped`] undoes them.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -33,6 +35,8 @@ impl Folding {
                     match letter {
                         'ß' => out.push_str("ss"),
                         'ς' => out.push('σ'),
+                        '\u{2018}' | '\u{2019}' | '\u{2bc}' => out.push('\''),
+                        '\u{2010}'..='\u{2015}' | '\u{2212}' => out.push('-'),
                         letter => push(letter, out),
                     }
                 }
@@ -62,8 +66,65 @@ fn push(letter: char, out: &mut String) {
 
 /// Characters that no reader sees: soft hyphen, joiners, direction marks, byte-order mark, variation selectors.
 fn is_invisible(letter: char) -> bool {
-    matches!(letter, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
+    matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
         | '\u{2066}'..='\u{2069}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
+}
+
+/// How often text may be escaped over again: JSON in a string of JSON.
+const ESCAPED: usize = 3;
+
+/// `text` without the escapes that JSON writes (`\n`, `\"`, `\u00e9`); `None` if it has none. Escapes of escapes are undone, too.
+pub(crate) fn unescaped(text: &str) -> Option<String> {
+    let mut out = once_unescaped(text)?;
+    for _ in 1..ESCAPED {
+        match once_unescaped(&out) {
+            Some(further) => out = further,
+            None => break,
+        }
+    }
+    Some(out)
+}
+
+fn once_unescaped(text: &str) -> Option<String> {
+    let (before, mut rest) = text.split_at(text.find('\\')?);
+    let mut out = String::with_capacity(text.len());
+    out.push_str(before);
+    let mut changed = false;
+    while let Some(after) = rest.strip_prefix('\\') {
+        let mut letters = after.chars();
+        let plain = match letters.next() {
+            Some('n' | 'r' | 't' | 'b' | 'f') => Some(' '),
+            Some(letter @ ('"' | '\\' | '/')) => Some(letter),
+            Some('u') => escaped_letter(&mut letters),
+            _ => None,
+        };
+        changed |= plain.is_some();
+        out.push(plain.unwrap_or('\\'));
+        rest = if plain.is_some() { letters.as_str() } else { after };
+        let (plain, left) = rest.split_at(rest.find('\\').unwrap_or(rest.len()));
+        out.push_str(plain);
+        rest = left;
+    }
+    changed.then_some(out)
+}
+
+/// The letter that the digits after `\u` stand for; two such escapes may stand for one. `None` if they stand for none.
+fn escaped_letter(letters: &mut std::str::Chars<'_>) -> Option<char> {
+    fn unit(letters: &mut std::str::Chars<'_>) -> Option<u16> {
+        let digits =
+            letters.as_str().get(..4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        let unit = u16::from_str_radix(digits, 16).ok()?;
+        letters.nth(3).map(|_| unit)
+    }
+    let first = unit(letters)?;
+    if let Some(letter) = char::from_u32(first.into()) {
+        return Some(letter);
+    }
+    let mut second = letters.as_str().strip_prefix("\\u")?.chars();
+    let pair = [first, unit(&mut second)?];
+    let letter = char::decode_utf16(pair).next()?.ok()?;
+    *letters = second;
+    Some(letter)
 }
 
 /// True if `letter` is part of a word.
@@ -91,10 +152,31 @@ mod tests {
             ("Ali\u{200b}ce", "alice"),
             ("  Ana\t Maria\n", "ana maria"),
             ("ΣΟΦΟΣ", "σοφος"),
+            ("O\u{2019}Brien", "o'brien"),
+            ("u\u{2011}4711", "U-4711"),
+            ("Ali\u{61c}ce", "alice"),
         ] {
             assert_eq!(fold(left), fold(right), "{left}");
         }
         assert_ne!(fold("José"), fold("Jose"));
+    }
+
+    #[test]
+    fn escapes_are_undone_however_often_they_were_made() {
+        for (text, plain) in [
+            ("a\\nAlice", Some("a Alice")),
+            ("Jos\\u00e9 D\\u00EDaz", Some("José Díaz")),
+            ("{\\\"n\\\":\\\"Jos\\\\u00e9\\\"}", Some("{\"n\":\"José\"}")),
+            ("\\ud83d\\ude00!", Some("😀!")),
+            ("\\ud83d!", None),
+            ("C:\\Users", None),
+            ("C:\\Users\\new", Some("C:\\Users ew")),
+            ("\\u12", None),
+            ("end\\", None),
+            ("plain", None),
+        ] {
+            assert_eq!(unescaped(text).as_deref(), plain, "{text}");
+        }
     }
 
     #[test]

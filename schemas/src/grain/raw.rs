@@ -70,6 +70,17 @@ pub(super) fn read_raw<'a, R: Reader<'a>>(
 }
 
 impl<'a> RawValue<'a> {
+    /// The value that `bytes` begin with, whatever follows it and whatever it means.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Corrupt`](crate::error::ErrorCode::Corrupt) if they begin with none that can be read.
+    pub fn read(bytes: &'a [u8], encoding: Encoding) -> Result<RawValue<'a>, GrainError> {
+        match encoding {
+            Encoding::MessagePack => read_raw(&mut MessagePackReader::new(bytes), encoding, 0),
+            Encoding::Cbor => read_raw(&mut CborReader::new(bytes), encoding, 0),
+        }
+    }
+
     /// The text, if this is a string.
     pub fn as_text(&self) -> Option<&'a str> {
         match self {

@@ -159,6 +159,11 @@ impl Hexastore {
         Blocks { count: store.count, heads: part(heads), blocks: part(blocks) }
     }
 
+    /// Calls `seen` with every term, as bytes.
+    pub(crate) fn each_term(&self, seen: impl FnMut(&[u8])) {
+        (0..self.terms).map(|number| self.term_bytes(number)).for_each(seen);
+    }
+
     /// The number of `term`, if it is stated anywhere.
     fn number_of(&self, term: &str) -> Option<u32> {
         let place = partition_point(self.terms, |number| self.term_bytes(number) < term.as_bytes());
