@@ -109,7 +109,8 @@ async fn refused_bytes_that_name_the_person_are_found_in_every_encoding() {
     ];
     let report = lake.ingest(&[("blobs.mgs", &frames(&blobs))]).await;
     assert_eq!(report.rejected as usize, blobs.len(), "{:?}", report.rejects_by_code);
-    let options = IngestOptions { kind: Some(SourceKind::Transcript(TranscriptKind::GrainLines)), ..IngestOptions::default() };
+    let options =
+        IngestOptions { kind: Some(SourceKind::Transcript(TranscriptKind::GrainLines)), ..IngestOptions::default() };
     let report = lake.try_ingest(&[("lines.jsonl", lines.join("\n").as_bytes())], &options).await.unwrap();
     assert_eq!(report.rejected as usize, lines.len(), "{:?}", report.rejects_by_code);
     let outcome = erased(&mut lake, &alice()).await;

@@ -7,9 +7,9 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use chrono::Utc;
 use gristmill_schemas::columns::{AuditRow, audit_batch};
 
-use super::Lake;
 use super::records::text;
 use super::table::Change;
+use super::{Lake, Segment};
 use crate::erase::ERASURES;
 use crate::error::{Context, EngineError, Result};
 
@@ -62,7 +62,7 @@ impl Lake {
 
     /// Walks the chain of the audit log: every entry must be there once, hold its own hash, and that of the one before. A chain
     /// that was cut off at its end is whole in itself, so it is held against what else is in the lake: every certificate has
-    /// its entry, and the version of the grains is one that an entry knows.
+    /// its entry, and a log without entries isn't younger than the grains.
     ///
     /// # Errors
     /// What reading the rest of the lake says. A broken chain is no error but a finding, and so is a log that can't be read.
@@ -98,12 +98,11 @@ impl Lake {
         if unknown.len() > unfinished {
             problems.extend(unknown.iter().map(|id| format!("the erasure {id} has a certificate and no entry")));
         }
-        let version = self.grains.version();
-        if entries.is_empty() && version > 0 {
-            problems.push(format!(
-                "the grains are at version {version}, and there is no entry at all: the log is gone, or the first command was \
-                 killed and not run again"
-            ));
+        // A lake's tables are made together, before its first segment. A first command that was killed leaves no entry either.
+        let made = self.audit.made_at();
+        let older = |segment: &Segment| segment.id.made_at().zip(made).is_some_and(|(segment, log)| segment < log);
+        if entries.is_empty() && self.segments()?.iter().any(older) {
+            problems.push("the log has no entry and is younger than grains of the lake: it was made anew".to_owned());
         }
         Ok(problems)
     }

@@ -130,6 +130,12 @@ impl Table {
         metadata.get(FORMAT_VERSION_KEY).and_then(|version| version.parse().ok()).unwrap_or_default()
     }
 
+    /// When the table was made, in milliseconds since 1970, if its log tells.
+    pub fn made_at(&self) -> Option<u64> {
+        let state = self.delta.snapshot().ok()?;
+        state.metadata().created_time().and_then(|made| made.try_into().ok())
+    }
+
     /// Sees the newest version.
     ///
     /// # Errors

@@ -44,6 +44,12 @@ impl SegmentId {
         self.0.ends_with(SEALED)
     }
 
+    /// When the name was made, in milliseconds since 1970; `None` for a name of another writer.
+    pub fn made_at(&self) -> Option<u64> {
+        let id = self.0.strip_suffix(SEALED).unwrap_or(&self.0);
+        ulid::Ulid::from_string(id).ok().map(|id| id.timestamp_ms())
+    }
+
     /// The segment of a data file.
     pub fn of_file(name: &str) -> Option<SegmentId> {
         let id = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
