@@ -14,6 +14,7 @@ use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver};
+use rustc_hash::FxBuildHasher;
 
 use super::known::KnownAddresses;
 use super::prove::{ProvenMorsel, ProvenRow};
@@ -33,8 +34,9 @@ pub(super) struct Judged {
     pub(super) denied: Vec<(StateRow, GrainError)>,
 }
 
-/// Where new grains are found that the lake doesn't have yet.
-type Batch<'p> = HashMap<ContentAddress, (&'p ProvenMorsel, &'p ProvenRow)>;
+/// Where new grains are found that the lake doesn't have yet. Every grain of a batch stands in it, so hashing must cost little;
+/// addresses are hashes themselves.
+type Batch<'p> = HashMap<ContentAddress, (&'p ProvenMorsel, &'p ProvenRow), FxBuildHasher>;
 
 /// Judges `claims`, which came with the grains `proven`, for `lake` at `now` (microseconds since 1970).
 pub(super) async fn judge(
