@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt;
@@ -9,7 +10,16 @@ use gristmill_connectors::source::discover;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
 use gristmill_engine::lake::Lake;
+use gristmill_queries::exec::Session;
 use gristmill_queries::sql::{SqlOptions, execute, lake_context, statements};
+
+/// Tests are about answers, not about time: their builds are slow and their machines busy.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A session of CAL at `now_ms` whose queries may take long.
+pub fn patient_session(now_ms: i64) -> Session {
+    Session { query_timeout: PATIENCE, assemble_timeout: PATIENCE, ..Session::at(now_ms) }
+}
 
 /// A lake, and a folder for its input beside it.
 pub struct TestLake {

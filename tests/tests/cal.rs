@@ -9,7 +9,7 @@ use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::json::Json;
 use gristmill_tests::conformance::{Report, run_file};
 use gristmill_tests::grains::{frames, grain};
-use gristmill_tests::lake::TestLake;
+use gristmill_tests::lake::{TestLake, patient_session};
 use gristmill_tests::paths::{shared_or_skip, workspace};
 
 #[test]
@@ -54,7 +54,7 @@ async fn verdict(grains: &[&str], statement: &str) -> String {
     let blobs: Vec<_> = grains.iter().map(|text| grain(text).blob).collect();
     place.ingest(&[("grains.frames", &frames(&blobs))]).await;
     let tables = lake_context(&place.lake, &SqlOptions::default()).await.unwrap();
-    let session = Session { writes: true, ..Session::at(1_800_000_000_000) };
+    let session = Session { writes: true, ..patient_session(1_800_000_000_000) };
     let executor = Executor::new(tables, session).with_writer(Arc::new(LakeWriter::new(place.lake.clone())));
     match executor.run_text(statement.as_bytes(), &Bindings::new(), Options::default()).await {
         Ok(_) => "ok".to_owned(),

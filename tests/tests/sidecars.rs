@@ -13,9 +13,10 @@ use gristmill_engine::index::{IndexKinds, reindex};
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
 use gristmill_queries::cal::{Bindings, Options};
-use gristmill_queries::exec::{Executor, Session};
+use gristmill_queries::exec::Executor;
 use gristmill_queries::sql::{DataFusionError, SqlOptions, lake_context};
 use gristmill_schemas::container::{FRAME_END, write_frame};
+use gristmill_tests::lake::patient_session;
 
 /// A lake of three segments, each from a source of its own.
 async fn lake(folder: &Path) -> Lake {
@@ -189,7 +190,7 @@ async fn statements(lake: &Lake) -> Vec<String> {
 /// The answers to `statements`, without how long they took and how much was read.
 async fn told(lake: &Lake, statements: &[String]) -> Vec<String> {
     let context = lake_context(lake, &SqlOptions { threads: 2, ..SqlOptions::default() }).await.unwrap();
-    let executor = Executor::new(context, Session::at(1_800_000_000_000));
+    let executor = Executor::new(context, patient_session(1_800_000_000_000));
     let mut told = Vec::new();
     for statement in statements {
         let answer = executor.run_text(statement.as_bytes(), &Bindings::new(), Options::default()).await;
@@ -201,7 +202,7 @@ async fn told(lake: &Lake, statements: &[String]) -> Vec<String> {
 
 async fn plan(lake: &Lake, statement: &str) -> String {
     let context = lake_context(lake, &SqlOptions::default()).await.unwrap();
-    let executor = Executor::new(context, Session::at(1_800_000_000_000));
+    let executor = Executor::new(context, patient_session(1_800_000_000_000));
     let text = format!("EXPLAIN {statement}");
     let answer = executor.run_text(text.as_bytes(), &Bindings::new(), Options::default()).await.unwrap();
     answer.answer.plan.unwrap().to_string()
@@ -326,7 +327,7 @@ async fn counts_totals_and_pages_are_exact_whatever_limit_says() {
         .filter(|row| row.len() == 4)
         .collect();
     let context = lake_context(&lake, &SqlOptions { threads: 2, ..SqlOptions::default() }).await.unwrap();
-    let executor = Executor::new(context, Session::at(1_800_000_000_000));
+    let executor = Executor::new(context, patient_session(1_800_000_000_000));
     let ask = async |text: String| {
         let answer = executor.run_text(text.as_bytes(), &Bindings::new(), Options::default()).await;
         answer.unwrap_or_else(|error| panic!("{text}: {error}")).answer

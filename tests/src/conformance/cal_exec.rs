@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gristmill_engine::ingest::{IngestOptions, OnError};
 use gristmill_engine::lake::Change;
@@ -18,10 +17,7 @@ use gristmill_schemas::container::{FRAME_END, write_frame};
 use gristmill_schemas::json::{Json, Object};
 
 use super::{CaseFile, Outcome, Report};
-use crate::lake::TestLake;
-
-/// Cases are about answers, not about time.
-const PATIENCE: Duration = Duration::from_secs(300);
+use crate::lake::{TestLake, patient_session};
 
 /// Runs a file whose conventions name a file of grains.
 pub fn run(file: &CaseFile, report: &mut Report) -> bool {
@@ -68,12 +64,8 @@ struct Grains {
 impl Grains {
     fn read(json: &Json) -> Option<Grains> {
         let now_ms = json.get("now_ms")?.as_i64()?;
-        let mut read = Grains {
-            frames: Vec::new(),
-            states: Vec::new(),
-            keys: BTreeMap::new(),
-            session: Session { query_timeout: PATIENCE, assemble_timeout: PATIENCE, ..Session::at(now_ms) },
-        };
+        let mut read =
+            Grains { frames: Vec::new(), states: Vec::new(), keys: BTreeMap::new(), session: patient_session(now_ms) };
         overrule(&mut read.session, json.get("session")?);
         for grain in json.get("grains")?.as_array()? {
             let address = text(grain, "address");
