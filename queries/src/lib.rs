@@ -9,17 +9,7 @@
 //! | [`sql`] | what are the lake's tables, views and functions in SQL? |
 
 // Input never ends the program: what can fail answers an error.
-#![cfg_attr(
-    not(test),
-    warn(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::unreachable,
-        clippy::todo,
-        clippy::unimplemented
-    )
-)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 pub mod cal;
 pub mod exec;

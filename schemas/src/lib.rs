@@ -13,17 +13,7 @@
 //! [`message`] those of the canonical message format 1.1.
 
 // Input never ends the program: what can fail answers an error.
-#![cfg_attr(
-    not(test),
-    warn(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::unreachable,
-        clippy::todo,
-        clippy::unimplemented
-    )
-)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 pub mod address;
 pub mod cmf;

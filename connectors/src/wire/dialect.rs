@@ -216,6 +216,10 @@ fn fallbacks() -> impl Iterator<Item = &'static dyn Adapter> {
 /// True if every body of the exchange is of the adapter's dialect.
 fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: Trust) -> bool {
     let request = exchange.request.map(|body| adapter.is_request(body));
+    // Before its response is looked at: a stream is dear to fold.
+    if request == Some(false) {
+        return false;
+    }
     let answers = |body: &Json| {
         let failed = request == Some(true) && trust != Trust::None;
         adapter.is_response(body) || (failed && adapter.errors().read(body).is_some())
@@ -226,7 +230,7 @@ fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: Trust) -> bool {
         ResponseBody::Stream(_) if request == Some(true) && trust == Trust::Full => Some(true),
         ResponseBody::Stream(stream) => Some(answers(&adapter.fold(stream.frames().frames).body)),
     };
-    request != Some(false) && response != Some(false) && (request.is_some() || response.is_some())
+    response != Some(false) && (request.is_some() || response.is_some())
 }
 
 /// The adapter whose dialect a bare request body is most likely of.
