@@ -63,6 +63,14 @@ async fn verdict(grains: &[&str], statement: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_grain_is_compared_with_itself() {
+    let one = belief("one", "");
+    let address = grain(&one).address;
+    let statement = format!("HISTORY sha256:{address} DIFF sha256:{address}");
+    assert_eq!(verdict(&[&one], &statement).await, "ok");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_yields_no_grains_is_no_source_of_a_context_and_no_operand() {
     let hidden = grain(&belief("hidden", r#", "namespace": "other""#)).address.to_string();
     let pointer = belief("pointer", "").replace(r#""subject": "s""#, &format!(r#""subject": "{hidden}""#));

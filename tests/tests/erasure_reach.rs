@@ -126,6 +126,7 @@ async fn what_escapes_and_typography_hide_is_found() {
         r#"{"type": "event", "role": "user", "content": "{\"a\":\"x\\nAlice Smith\"}", "created_at": 1767225600000}"#
             .to_owned(),
         belief(r#""object": {"arguments": "{\"n\":\"Jos\\u00e9 D\\u00edaz\"}"}"#),
+        belief(r#""object": "{\"n\":\"CORP\\\\nora\"}""#),
         belief(r#""object": "1", "user_id": "O’Brien Kelly""#),
         belief(r#""object": "2", "user_id": "u‑4711""#),
         belief("\"object\": \"3\", \"user_id\": \"Ali\u{61c}ce Smith\""),
@@ -133,10 +134,11 @@ async fn what_escapes_and_typography_hide_is_found() {
     ];
     let (mut lake, addresses) = lake_of(&grains).await;
     let mut request = alice();
-    request.people[0].identifiers.extend(["O'Brien Kelly".to_owned(), "u-4711".to_owned()]);
+    request.people[0].identifiers.extend([r"CORP\nora", "O'Brien Kelly", "u-4711"].map(str::to_owned));
     assert_eq!(
         found(&mut lake, &request, &addresses).await,
         [
+            "text_mention: not_selected",
             "text_mention: not_selected",
             "text_mention: not_selected",
             "user_id: goes",
@@ -148,7 +150,7 @@ async fn what_escapes_and_typography_hide_is_found() {
     request.extent = Extent { text_mentions: true, ..Extent::default() };
     let outcome = erased(&mut lake, &request).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);
-    assert_eq!(outcome.scope.grains, 5);
+    assert_eq!(outcome.scope.grains, 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -432,7 +432,7 @@ impl Matcher {
     fn each_form(&self, text: &str, folded: &mut String, mut found: impl FnMut(&Pattern, Cover)) {
         self.folding.fold(text, folded);
         self.occurrences(folded, &mut found);
-        if let Some(meant) = unescaped(text) {
+        for meant in unescaped(text) {
             self.folding.fold(&meant, folded);
             self.occurrences(folded, &mut found);
         }

@@ -199,9 +199,25 @@ fn is_announced(bytes: &[u8], start: usize, end: usize) -> bool {
         [.., a, b, c, d] if u32::from_le_bytes([*a, *b, *c, *d]) as usize == length => true,
         [.., 0x79 | 0xda, high, low] if usize::from(u16::from_be_bytes([*high, *low])) == length => true,
         [.., 0x78 | 0xd9, one] if usize::from(*one) == length => true,
-        [.., head] => short(*head, 0x60, 23) || short(*head, 0xa0, 31),
+        [.., head] if short(*head, 0xa0, 31) => true,
+        [before @ .., head] => short(*head, 0x60, 23) && may_end_an_item(before),
         [] => false,
     }
+}
+
+/// True if an item of CBOR may end with `bytes`: CBOR's head of a short text is a small letter, as the d of Edward, who isn't
+/// Ward. In front of a value stand its key, which was announced too, the head of an array, or another value.
+fn may_end_an_item(bytes: &[u8]) -> bool {
+    let word = bytes.iter().rev().take_while(|byte| byte.is_ascii_graphic() || !byte.is_ascii()).count();
+    let announced = |length: usize| {
+        let byte = |back: usize| bytes.len().checked_sub(back).and_then(|at| bytes.get(at)).copied().map(usize::from);
+        match length {
+            ..=23 => byte(length + 1) == Some(0x60 + length),
+            _ => byte(length + 1) == Some(length) && byte(length + 2) == Some(0x78),
+        }
+    };
+    let is_text = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    bytes.last().is_none_or(|last| !is_text(*last)) || (1..=word.min(255)).any(announced)
 }
 
 #[cfg(test)]
@@ -258,6 +274,19 @@ mod tests {
         }
         for text in ["galice-77", "alice-771", "xalice-77"] {
             assert_eq!(count(&needles, text.as_bytes()), (0, 0), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_letter_that_looks_like_a_length_in_prose_is_none() {
+        let needles = Needles::new([], ["ward", "andy"]);
+        for prose in ["met Edward and", "Woodward", "is a dandy", "facing windward"] {
+            assert_eq!(count(&needles, prose.as_bytes()), (0, 0), "{prose}");
+        }
+        for cbor in
+            [&b"\xa2\x61sdward\x61od"[..], b"\xa1\x67user_iddandyx", b"\x82cbobdward", b"\xa1\x61n\x82\x01dward"]
+        {
+            assert_eq!(count(&needles, cbor), (0, 1), "{cbor:?}");
         }
     }
 }

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use crate::error::{Context, Result};
 use crate::keys::{Erased, LakeKeys};
 use crate::lake::Lake;
+use crate::policy::address_of;
 use crate::segment::{CopySource, MappedFile};
 
 /// A Parquet file of the lake that can be read by many threads.
@@ -203,11 +204,7 @@ pub(crate) fn address_at(column: Option<&StringArray>, row: usize) -> Option<Con
 
 /// The address of `row` in a column by which grains refer to others; it may say `sha256:` before it.
 pub(crate) fn reference_at(column: Option<&StringArray>, row: usize) -> Option<ContentAddress> {
-    text_at(column, row).and_then(reference)
-}
-
-fn reference(text: &str) -> Option<ContentAddress> {
-    text.strip_prefix("sha256:").unwrap_or(text).parse().ok()
+    text_at(column, row).and_then(address_of)
 }
 
 /// How one grain refers to another.
@@ -252,7 +249,7 @@ pub(crate) fn links(batch: &RecordBatch, mut found: impl FnMut(usize, Link, Cont
             continue;
         };
         each_text(column, |row, text| {
-            if let Some(target) = reference(text) {
+            if let Some(target) = address_of(text) {
                 found(row, link, target);
             }
         });

@@ -766,8 +766,7 @@ fn members(
                 others.push(session.clone());
             }
             if text_at(users, row).is_none() {
-                let (session, of_somebody_else) =
-                    (session.clone(), is_other(subjects) || is_other(dids) || is_other(entities));
+                let (session, of_somebody_else) = (session.clone(), is_other(subjects));
                 unnamed.push(Member { row: first + row as u32, session, person: *person, of_somebody_else });
             }
         }

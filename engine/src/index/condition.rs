@@ -1,6 +1,7 @@
 //! Which sidecars the segments of a lake have, and in which condition they are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_connectors::source::SourceBytes;
@@ -9,7 +10,7 @@ use super::fulltext::{DamagedText, SegmentText};
 use super::hexastore::Hexastore;
 use super::sidecars::Sidecar;
 use super::vectors::{VectorIndex, files_of};
-use super::words::WordFilter;
+use super::words::{DamagedFilter, WordFilter};
 use crate::error::{Context, Result};
 use crate::lake::{Lake, Segment};
 use crate::segment::AddressIndex;
@@ -55,8 +56,8 @@ pub struct SidecarState {
 /// Segments whose sidecars are read at the same time.
 const READING: usize = 4;
 
-/// Every sidecar that the segments of `lake` have or should have: addresses, hexastore and full text of each, and vectors of
-/// every model of which some segment has any. Reads all of each.
+/// Every sidecar that the segments of `lake` have or should have: addresses of each, hexastore, full text and words of each that
+/// isn't sealed, and vectors of every model of which some segment has any. Reads all of each.
 ///
 /// # Errors
 /// [`EngineError::Delta`](crate::error::EngineError::Delta), [`EngineError::File`](crate::error::EngineError::File) if the
@@ -101,10 +102,16 @@ async fn state<S: Sidecar>(lake: &Lake, segment: &Segment, index: &str) -> Resul
     let rows = segment.file.rows;
     let check = move |bytes| match S::check(bytes) {
         Ok(sidecar) => (fitting(sidecar.segment_rows(), rows), None),
-        Err(reason) if matches!(reason.downcast_ref(), Some(DamagedText::Stale)) => (Condition::Stale, None),
+        Err(reason) if is_stale(&*reason) => (Condition::Stale, None),
         Err(_) => (Condition::Damaged, None),
     };
     checked(lake, segment, S::FILE, index.to_owned(), check).await
+}
+
+/// True if what can't be used was whole, but made by other rules.
+fn is_stale(reason: &(dyn Error + Send + Sync + 'static)) -> bool {
+    matches!(reason.downcast_ref(), Some(DamagedText::Stale))
+        || reason.downcast_ref() == Some(&DamagedFilter::OTHER_VERSION)
 }
 
 fn fitting(own: u64, segment: u64) -> Condition {

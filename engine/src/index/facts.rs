@@ -20,9 +20,6 @@ use crate::segment::{AddressIndex, SegmentReader};
 /// Bytes that a row takes.
 pub const ROW_BYTES: u64 = 8;
 
-/// Different encodings and namespaces of one segment at most.
-const NAMES: usize = u16::MAX as usize;
-
 const BATCH_ROWS: usize = 65_536;
 
 /// The facts of the rows of one segment.
@@ -128,8 +125,7 @@ impl<N: Copy + Default + TryFrom<usize> + Into<u16>> Names<N> {
 
     fn name(&mut self, text: &str, known: &mut HashMap<String, N>) -> Result<N, Fault> {
         self.names.push(text.to_owned());
-        let number = N::try_from(self.names.len()).ok().filter(|_| self.names.len() <= NAMES);
-        let number = number.ok_or("there are too many different names")?;
+        let number = N::try_from(self.names.len()).map_err(|_| "there are too many different names")?;
         known.insert(text.to_owned(), number);
         Ok(number)
     }

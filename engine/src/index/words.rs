@@ -17,7 +17,9 @@
 //! ```
 //!
 //! Integers are little-endian. Words are folded as [`crate::text::fold`] folds them, both ways, and are in lower case; of scripts
-//! without blanks each letter is a word. Text with escapes is taken as it is written and as it is meant. Sealed segments have no filter: it would tell words.
+//! without blanks each letter is a word. Text with escapes is taken as it is written and as it is meant.
+//!
+//! Sealed segments have no filter: it would tell words.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -133,7 +135,7 @@ impl WordSet {
 
     fn text(&mut self, text: &str) {
         self.written(text);
-        if let Some(meant) = unescaped(text) {
+        for meant in unescaped(text) {
             self.written(&meant);
         }
     }
@@ -265,6 +267,11 @@ pub fn build(sets: &[WordSet]) -> Vec<u8> {
 #[error("the word filter is damaged: {0}")]
 pub struct DamagedFilter(&'static str);
 
+impl DamagedFilter {
+    /// It was made by the rules of another version.
+    pub(super) const OTHER_VERSION: DamagedFilter = DamagedFilter("it was made by other rules");
+}
+
 /// The word filter of one segment, borrowing its file's bytes.
 #[derive(Debug)]
 pub struct WordFilter {
@@ -284,7 +291,7 @@ impl WordFilter {
             return Err(DamagedFilter("its checksum is wrong"));
         }
         if !body.starts_with(MAGIC) {
-            return Err(DamagedFilter("it isn't one, or of another version"));
+            return Err(DamagedFilter::OTHER_VERSION);
         }
         let words = number(body, 32) as usize;
         if words == 0 || words.checked_mul(8).and_then(|length| length.checked_add(HEADER)) != Some(body.len()) {

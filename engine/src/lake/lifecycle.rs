@@ -1,7 +1,7 @@
 //! The lifecycle state that travels with grains: the fold of `state`, and of what grains supersede by their own word.
 //!
 //! It is folded as SQL's `lifecycle` is: the first that took a grain's place is its successor, the first event that ended it is
-//! its end, and of several verifications the latest counts; at the same instant the lesser, or greater, value.
+//! its end, and of several verifications the latest counts; at the same instant the lesser successor and the greater status.
 
 use std::collections::BTreeMap;
 
@@ -95,48 +95,44 @@ impl Lake {
                 }
             }
         }
-        for (old, new, at) in self.own_words(&wanted).await? {
-            folds.entry(old).or_default().apply(LifecycleEvent::Superseded.name(), Some(&new), at);
+        for segment in self.segments()? {
+            let path = self.grains.path_of(&segment.file.name);
+            let file = OpenFile::open(self, &path).await?;
+            let told = tokio::task::spawn_blocking(move || own_words(&file)).await.file("can't read", &path)??;
+            for (old, new, at) in told.into_iter().filter(|(old, ..)| wanted(old)) {
+                folds.entry(old).or_default().apply(LifecycleEvent::Superseded.name(), Some(&new), at);
+            }
         }
         Ok(folds.into_iter().filter_map(|(address, fold)| Some((address, fold.portable()?))).collect())
     }
 }
 
-impl Lake {
-    /// The wanted grains whose place others take by their own rows: which, by whom, and when those were made.
-    async fn own_words(&self, wanted: impl Fn(&ContentAddress) -> bool) -> Result<Vec<(ContentAddress, String, i64)>> {
-        let supersedes = IdentityColumn::Supersedes.name();
-        let columns = [
-            supersedes,
-            IdentityColumn::ContentAddress.name(),
-            Field::CreatedAt.name(),
-            IdentityColumn::IngestedAt.name(),
-        ];
-        let mut out = Vec::new();
-        for segment in self.segments()? {
-            let file = OpenFile::open(self, &self.grains.path_of(&segment.file.name)).await?;
-            // Most grains supersede nothing: only of those that do more is read.
-            let rows = file.each(Some(&[supersedes]), |first, batch| {
-                let column = batch.column_by_name(supersedes);
-                let stated = |row: &usize| column.is_some_and(|column| column.is_valid(*row));
-                Ok((0..batch.num_rows()).filter(stated).map(|row| first + row as u32).collect::<Vec<_>>())
-            })?;
-            let rows = rows.concat();
-            if rows.is_empty() {
-                continue;
-            }
-            for batch in file.pick(&columns, &rows)? {
-                let instants = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<TimestampMicrosecondType>();
-                let (created, ingested) = (instants(columns[2]), instants(columns[3]));
-                links(&batch, |row, _, old| {
-                    let at = [created, ingested].into_iter().flatten().find(|column| column.is_valid(row));
-                    let new = text_at(texts(&batch, columns[1]), row).filter(|_| wanted(&old));
-                    out.extend(new.zip(at).map(|(new, at)| (old, new.to_owned(), at.value(row))));
-                });
-            }
-        }
-        Ok(out)
+/// What the grains of `file` supersede by their own rows: which, by whom, and when those were made.
+fn own_words(file: &OpenFile) -> Result<Vec<(ContentAddress, String, i64)>> {
+    let supersedes = IdentityColumn::Supersedes.name();
+    let [address, created, ingested] =
+        [IdentityColumn::ContentAddress.name(), Field::CreatedAt.name(), IdentityColumn::IngestedAt.name()];
+    // Most grains supersede nothing: only of those that do more is read.
+    let rows = file.each(Some(&[supersedes]), |first, batch| {
+        let column = batch.column_by_name(supersedes);
+        let stated = |row: &usize| column.is_some_and(|column| column.is_valid(*row));
+        Ok((0..batch.num_rows()).filter(stated).map(|row| first + row as u32).collect::<Vec<_>>())
+    })?;
+    let rows = rows.concat();
+    let mut out = Vec::new();
+    if rows.is_empty() {
+        return Ok(out);
     }
+    for batch in file.pick(&[supersedes, address, created, ingested], &rows)? {
+        let instants = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<TimestampMicrosecondType>();
+        let (created, ingested) = (instants(created), instants(ingested));
+        links(&batch, |row, _, old| {
+            let at = [created, ingested].into_iter().flatten().find(|column| column.is_valid(row));
+            let new = text_at(texts(&batch, address), row);
+            out.extend(new.zip(at).map(|(new, at)| (old, new.to_owned(), at.value(row))));
+        });
+    }
+    Ok(out)
 }
 
 #[cfg(test)]

@@ -124,7 +124,8 @@ fn addresses(grain: &Grain<'_>, field: Field) -> Vec<ContentAddress> {
     texts(grain, field).filter_map(address_of).collect()
 }
 
-fn address_of(text: &str) -> Option<ContentAddress> {
+/// The address that `text` names, with or without `sha256:` before it.
+pub(crate) fn address_of(text: &str) -> Option<ContentAddress> {
     text.strip_prefix("sha256:").unwrap_or(text).parse().ok()
 }
 

@@ -10,6 +10,7 @@ mod facts;
 mod gate;
 mod terms;
 
+pub(crate) use facts::address_of;
 pub use facts::{Proposal, authorizing_signers};
 pub use gate::{Act, Facts, Gate, HOPS, Kind, Known, Permit, Requester, Successor, may_withdraw};
 pub use terms::{Mode, Policy, Scope};

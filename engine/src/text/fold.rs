@@ -73,16 +73,10 @@ fn is_invisible(letter: char) -> bool {
 /// How often text may be escaped over again: JSON in a string of JSON.
 const ESCAPED: usize = 3;
 
-/// `text` without the escapes that JSON writes (`\n`, `\"`, `\u00e9`); `None` if it has none. Escapes of escapes are undone, too.
-pub(crate) fn unescaped(text: &str) -> Option<String> {
-    let mut out = once_unescaped(text)?;
-    for _ in 1..ESCAPED {
-        match once_unescaped(&out) {
-            Some(further) => out = further,
-            None => break,
-        }
-    }
-    Some(out)
+/// What `text` means if the escapes that JSON writes (`\n`, `\"`, `\u00e9`) are undone: once, then once more, as often as
+/// there are any. Nothing if it has none.
+pub(crate) fn unescaped(text: &str) -> impl Iterator<Item = String> {
+    std::iter::successors(once_unescaped(text), |meant| once_unescaped(meant)).take(ESCAPED)
 }
 
 fn once_unescaped(text: &str) -> Option<String> {
@@ -175,7 +169,7 @@ mod tests {
             ("end\\", None),
             ("plain", None),
         ] {
-            assert_eq!(unescaped(text).as_deref(), plain, "{text}");
+            assert_eq!(unescaped(text).last().as_deref(), plain, "{text}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! What became of grains, held in memory: the rows of the fold of `state` (`sql::lifecycle`) that say something, by address.
 //!
-//! It is read once for a version of the lake. A lake with more such rows than [`MOST`] is asked by joins instead.
+//! It is read once for a version of the lake. A lake with more such events than [`MOST`] is asked by joins instead.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::columns::ADDRESS;
 use super::error::Result;
 use crate::sql::lifecycle::folded;
 
-/// Grains that are held at most; each takes about 100 bytes.
+/// Events of which grains' fates are held at most; a grain of which something is said takes about 100 bytes.
 const MOST: usize = 2_000_000;
 
 /// What became of one grain.
@@ -73,9 +73,10 @@ pub(super) async fn fold(context: &SessionContext) -> Result<DataFrame> {
     Ok(context.sql(&query).await?)
 }
 
-/// How many events there are, at least.
+/// How many events may say what became of a grain.
 async fn events(context: &SessionContext) -> Result<u64> {
-    let query = "SELECT (SELECT count(*) FROM state) + (SELECT count(*) FROM grains WHERE supersedes IS NOT NULL)";
+    let query = "SELECT (SELECT count(*) FROM state WHERE event <> 'accessed')
+                      + (SELECT count(*) FROM grains WHERE supersedes IS NOT NULL)";
     let counted = context.sql(query).await?.collect().await?;
     let count = counted.first().map(|batch| cast(batch.column(0), &DataType::UInt64)).transpose()?;
     Ok(count.map_or(0, |count| count.as_primitive::<UInt64Type>().value(0)))
@@ -117,7 +118,10 @@ impl Fates {
                 contradicted: contradicted.value(row),
                 verification: status,
             };
-            self.of.insert(address, fate);
+            // Reading a grain is an event too, but nothing became of it.
+            if fate != Fate::default() {
+                self.of.insert(address, fate);
+            }
         }
         Ok(())
     }

@@ -134,6 +134,10 @@ impl Executor {
     /// [`ExecutionError::Store`] and [`ExecutionError::Engine`] for problems of the environment.
     pub async fn run(&self, query: &Query) -> Result<Response> {
         let started = Instant::now();
+        if query.statement.effect() == Effect::Appends {
+            // Before anything is read: whether a grain exists is nobody's business who may not write.
+            evolve::allowed(&self.session, self.writer.is_some())?;
+        }
         let corpus = Corpus::new(&self.context, &self.session, &self.fates);
         if reads(&query.statement) {
             corpus.open().await?;
@@ -161,10 +165,6 @@ impl Executor {
     }
 
     async fn query(&self, corpus: &Corpus<'_>, query: &Query) -> Result<Answer> {
-        if query.statement.effect() == Effect::Appends {
-            // Before anything is read: whether a grain exists is nobody's business who may not write.
-            evolve::allowed(&self.session, self.writer.is_some())?;
-        }
         let asks = !matches!(query.statement, Statement::Explain(_));
         let reader = Reader { executor: self, corpus, planner: Planner { corpus, asks } };
         let scope = reader.bindings(&query.lets, &Scope::default()).await?;

@@ -116,10 +116,9 @@ impl Flow {
     }
 
     fn cut(mut self, skip: u64, fetch: Option<u64>) -> Result<Flow> {
-        let [skip_rows, fetch_rows] =
-            [skip, fetch.unwrap_or(u64::MAX)].map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let rows = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         self.frame = match fetch {
-            Some(_) => self.frame.sort(self.order.clone())?.limit(skip_rows, Some(fetch_rows))?,
+            Some(fetch) => self.frame.sort(self.order.clone())?.limit(rows(skip), Some(rows(fetch)))?,
             None => self.without_first(skip)?,
         };
         self.most = match (self.most, fetch) {

@@ -60,7 +60,8 @@ pub(super) async fn covered(
 ) -> Option<RecordBatch> {
     let columns: Vec<Known> = schema.fields().iter().map(|field| Known::named(field.name())).collect::<Option<_>>()?;
     let rows: Vec<&[u32]> = chosen.iter().map(Rows::few).collect::<Option<_>>()?;
-    if rows.iter().map(|rows| rows.len()).sum::<usize>() > MOST {
+    let count: usize = rows.iter().map(|rows| rows.len()).sum();
+    if count > MOST {
         return None;
     }
     let states = columns.iter().any(|column| matches!(column, Known::Part(_)));
@@ -79,7 +80,6 @@ pub(super) async fn covered(
         };
         append(&mut columns, rows, facts, stated.as_ref().map(|(store, patterns)| (&**store, *patterns)))?;
     }
-    let count = chosen.iter().filter_map(Rows::few).map(<[u32]>::len).sum();
     let arrays = columns.into_iter().map(|(_, cells)| cells.finish()).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(count));
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).ok()
@@ -165,7 +165,7 @@ impl CoveredScan {
 
 impl DisplayAs for CoveredScan {
     fn fmt_as(&self, _: DisplayFormatType, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "CoveredScan: {}; no segment is read", self.note)
+        write!(out, "CoveredScan: {}", self.note)
     }
 }
 

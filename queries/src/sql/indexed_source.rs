@@ -27,7 +27,7 @@ pub(crate) fn index_notes(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     let scan = source.and_then(|source| source.downcast_ref::<FileScanConfig>());
     let own = scan.and_then(|scan| scan.file_source().downcast_ref::<IndexedSource>());
     let own = own.map(|source| source.note.to_string());
-    let covered = plan.downcast_ref::<CoveredScan>().map(|scan| format!("{}; no segment is read", scan.note));
+    let covered = plan.downcast_ref::<CoveredScan>().map(|scan| scan.note.clone());
     let below = plan.children().into_iter().flat_map(index_notes);
     own.or(covered).into_iter().chain(below).collect()
 }

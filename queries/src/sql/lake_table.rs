@@ -17,14 +17,17 @@ use datafusion::config::TableParquetOptions;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::{CachedParquetFileReaderFactory, ParquetRowSelection};
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource, ParquetSource};
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfigBuilder, FileSource, ParquetFileReaderFactory, ParquetSource,
+};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::union::UnionExec;
-use datafusion::physical_plan::{ExecutionPlan, collect};
 use gristmill_engine::index::Sidecars;
 use gristmill_engine::keys::{Erased, LakeKeys};
 use gristmill_engine::lake::{DataFile, Lake, Segment, Table, is_sealed_file};
@@ -41,6 +44,7 @@ use super::external;
 use super::index_scan::{Rows, Spared, ranges, select};
 use super::indexed_source::IndexedSource;
 use super::paged_reader::PagedReaderFactory;
+use super::single_rows::SingleRows;
 use super::unseal::{Opening, UnsealExec};
 
 /// One stored table at one version.
@@ -54,6 +58,7 @@ pub struct LakeTable {
     sidecars: Option<Arc<Sidecars>>,
     /// What opens sealed files.
     keys: Option<Arc<LakeKeys>>,
+    single_rows: Arc<SingleRows>,
 }
 
 /// What the sidecars said.
@@ -88,7 +93,7 @@ impl LakeTable {
         files.retain(|file| !lake.leaves_out(&file.name));
         let keys = files.iter().map(|file| lake.keys_to_read(&file.name)).find(|keys| !matches!(keys, Ok(None)));
         let keys = keys.transpose().map_err(external)?.flatten();
-        Ok(LakeTable { table, schema, store, files, sidecars: None, keys })
+        Ok(LakeTable { table, schema, store, files, sidecars: None, keys, single_rows: Arc::default() })
     }
 
     /// The table with the sidecars of its segments, which its scans ask first.
@@ -182,10 +187,12 @@ impl LakeTable {
             let mut found: Vec<(u32, ContentAddress)> =
                 addresses.iter().filter_map(|address| Some((index.row_of(address)?, *address))).collect();
             found.sort_unstable();
+            // The same grain may be asked for twice, and a row is read once.
+            found.dedup();
             let rows: Vec<u32> = found.iter().map(|(row, _)| *row).collect();
             let Some(file) = self.files.get(number).filter(|_| !rows.is_empty()) else { continue };
-            let (plan, task) = (self.rows_of(state, file, &rows, &[IdentityColumn::Blob as usize])?, state.task_ctx());
-            reads.spawn(async move { Ok::<_, DataFusionError>((found, collect(plan, task).await?)) });
+            let read = self.rows_of(state, file, &rows, &[IdentityColumn::Blob as usize])?;
+            reads.spawn(async move { Ok::<_, DataFusionError>((found, read.await?)) });
         }
         let mut blobs = Vec::with_capacity(addresses.len());
         while let Some(read) = reads.join_next().await {
@@ -221,29 +228,31 @@ impl LakeTable {
         columns: &[usize],
     ) -> Result<Vec<RecordBatch>> {
         let Some(file) = self.files.get(number) else { return Ok(Vec::new()) };
-        let batches = collect(self.rows_of(state, file, rows, columns)?, state.task_ctx()).await?;
+        let batches = self.rows_of(state, file, rows, columns)?.await?;
         match self.opening(is_sealed_file(&file.name), Some(columns))? {
             Some(opening) => batches.iter().map(|batch| opening.open(batch, Erased::Kept)).collect(),
             None => Ok(batches),
         }
     }
 
-    /// The plan that reads just `rows` (ascending) of `file`, with the columns `columns`; sealed ones as they are.
+    /// Reads just `rows` (ascending) of `file`, with the columns `columns`; sealed ones as they are.
+    ///
+    /// # Errors
+    /// What opening says; the future: what reading says.
     fn rows_of(
         &self,
         state: &dyn Session,
         file: &DataFile,
         rows: &[u32],
         columns: &[usize],
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let group = FileGroup::new(vec![self.chosen(file, rows)]);
+    ) -> Result<impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static> {
         let opening = self.opening(is_sealed_file(&file.name), Some(columns))?;
         let stored = opening.as_ref().map(|opening| opening.stored(&self.schema)).transpose()?;
-        let scan = FileScanConfigBuilder::new(self.store.clone(), Arc::new(self.source(state)?))
-            .with_file_groups(vec![group])
-            .with_projection_indices(Some(stored.unwrap_or_else(|| columns.to_vec())))?
-            .build();
-        Ok(DataSourceExec::from_data_source(scan))
+        let schema = Arc::new(self.schema.project(stored.as_deref().unwrap_or(columns))?);
+        let partitioned = self.partitioned(file, Precision::Inexact(rows.len()));
+        let reader = self.readers(state)?.create_reader(0, partitioned, None, &ExecutionPlanMetricsSet::new())?;
+        let selection = selection_of(rows, file);
+        Ok(Arc::clone(&self.single_rows).read(file.name.clone(), reader, selection, schema))
     }
 
     /// How the columns `projection` of sealed rows are opened; `None` if they aren't `sealed`.
@@ -270,7 +279,7 @@ impl LakeTable {
         if let Some(asked) = &asked {
             let schema = project_schema(&self.schema, projection)?;
             if let Some(rows) = self.covered(asked, schema).await {
-                return Ok(Some(Arc::new(CoveredScan::new(rows, asked.spared().to_string())?)));
+                return Ok(Some(Arc::new(CoveredScan::new(rows, format!("{}; no segment is read", asked.spared()))?)));
             }
         }
         let Selected { files, rows, spared } = self.selected(&own, asked.as_ref());
@@ -310,25 +319,31 @@ impl LakeTable {
 
     /// The file with just some of its rows.
     fn chosen(&self, file: &DataFile, rows: &[u32]) -> PartitionedFile {
-        let selection = RowSelection::from_consecutive_ranges(ranges(rows), file.rows as usize);
         let partitioned = self.partitioned(file, Precision::Inexact(rows.len()));
-        partitioned.with_extension(ParquetRowSelection::new(selection))
+        partitioned.with_extension(ParquetRowSelection::new(selection_of(rows, file)))
     }
 
     /// The scan's source: late materialisation on, footers and page indexes kept by the session.
     fn source(&self, state: &dyn Session) -> Result<ParquetSource> {
-        let runtime = state.runtime_env();
         let options = TableParquetOptions {
             global: state.config_options().execution.parquet.clone(),
             ..TableParquetOptions::default()
         };
-        let cache = runtime.cache_manager.get_file_metadata_cache();
-        let store = runtime.object_store(&self.store)?;
-        let readers = PagedReaderFactory(CachedParquetFileReaderFactory::new(store, cache));
         Ok(ParquetSource::new(Arc::clone(&self.schema))
             .with_table_parquet_options(options)
-            .with_parquet_file_reader_factory(Arc::new(readers)))
+            .with_parquet_file_reader_factory(Arc::new(self.readers(state)?)))
     }
+
+    fn readers(&self, state: &dyn Session) -> Result<PagedReaderFactory> {
+        let runtime = state.runtime_env();
+        let cache = runtime.cache_manager.get_file_metadata_cache();
+        Ok(PagedReaderFactory(CachedParquetFileReaderFactory::new(runtime.object_store(&self.store)?, cache)))
+    }
+}
+
+/// The selection of `rows` (ascending) of `file`.
+fn selection_of(rows: &[u32], file: &DataFile) -> RowSelection {
+    RowSelection::from_consecutive_ranges(ranges(rows), file.rows as usize)
 }
 
 /// The files as segments; `None` if one isn't named like a segment.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, Session, TableProvider};
@@ -25,15 +25,14 @@ pub(super) type View = (&'static str, String);
 /// The tables of a schema, and views that are planned when they are first named.
 struct LazySchema {
     tables: Arc<dyn SchemaProvider>,
-    views: RwLock<HashMap<String, LazyView>>,
+    views: HashMap<&'static str, LazyView>,
     /// The session whose functions and tables the views see. It holds the schema, so the schema must not hold it.
     session: Box<dyn Fn() -> Option<SessionState> + Send + Sync>,
 }
 
-#[derive(Clone)]
-enum LazyView {
-    Unplanned(Arc<str>),
-    Planned(Arc<dyn TableProvider>),
+struct LazyView {
+    query: String,
+    planned: OnceLock<Arc<dyn TableProvider>>,
 }
 
 /// Adds `views` to the tables of `context`. They may name each other.
@@ -45,10 +44,10 @@ pub(super) fn register(context: &SessionContext, views: impl IntoIterator<Item =
     let catalog = context.catalog(&names.default_catalog).ok_or_else(|| internal_datafusion_err!("no catalog"))?;
     let tables = catalog.schema(&names.default_schema).ok_or_else(|| internal_datafusion_err!("no schema"))?;
     let session = context.state_weak_ref();
-    let unplanned = |query: String| LazyView::Unplanned(query.into());
+    let unplanned = |(name, query)| (name, LazyView { query, planned: OnceLock::new() });
     let schema = LazySchema {
         tables,
-        views: RwLock::new(views.into_iter().map(|(name, query)| (name.to_owned(), unplanned(query))).collect()),
+        views: views.into_iter().map(unplanned).collect(),
         session: Box::new(move || session.upgrade().map(|state| state.read().clone())),
     };
     catalog.register_schema(&names.default_schema, Arc::new(schema)).map(drop)
@@ -72,21 +71,15 @@ fn coerced(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 impl LazySchema {
-    fn view(&self, name: &str) -> Option<LazyView> {
-        // Nothing that can panic happens while it is held.
-        self.views.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
-    }
-
-    async fn planned(&self, name: &str, query: &str) -> Result<Arc<dyn TableProvider>> {
-        let state = (self.session)().ok_or_else(|| plan_datafusion_err!("the session of `{name}` has ended"))?;
-        let plan = coerced(state.create_logical_plan(query).await?)?;
-        let view: Arc<dyn TableProvider> = Arc::new(ViewTable::new(plan, Some(query.to_owned())));
-        let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
-        // It may have been removed meanwhile; whoever asked before may still have it.
-        if let Some(known) = views.get_mut(name) {
-            *known = LazyView::Planned(Arc::clone(&view));
+    async fn planned(&self, name: &str, view: &LazyView) -> Result<Arc<dyn TableProvider>> {
+        if let Some(planned) = view.planned.get() {
+            return Ok(Arc::clone(planned));
         }
-        Ok(view)
+        let state = (self.session)().ok_or_else(|| plan_datafusion_err!("the session of `{name}` has ended"))?;
+        let plan = coerced(state.create_logical_plan(&view.query).await?)?;
+        // Two that plan it at once plan the same.
+        let planned = || Arc::new(ViewTable::new(plan, Some(view.query.clone()))) as Arc<dyn TableProvider>;
+        Ok(Arc::clone(view.planned.get_or_init(planned)))
     }
 }
 
@@ -99,40 +92,39 @@ impl fmt::Debug for LazySchema {
 #[async_trait]
 impl SchemaProvider for LazySchema {
     fn table_names(&self) -> Vec<String> {
-        let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
-        self.tables.table_names().into_iter().chain(views.keys().cloned()).collect()
+        let views = self.views.keys().map(|name| (*name).to_owned());
+        self.tables.table_names().into_iter().chain(views).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        match self.view(name) {
+        match self.views.get(name) {
             None => self.tables.table(name).await,
-            Some(LazyView::Planned(view)) => Ok(Some(view)),
-            Some(LazyView::Unplanned(query)) => self.planned(name, &query).await.map(Some),
+            Some(view) => self.planned(name, view).await.map(Some),
         }
     }
 
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
-        match self.view(name) {
+        match self.views.get(name) {
             None => self.tables.table_type(name).await,
             Some(_) => Ok(Some(TableType::View)),
         }
     }
 
     fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
-        if self.view(&name).is_some() {
+        if self.views.contains_key(name.as_str()) {
             return exec_err!("`{name}` is a view of the lake");
         }
         self.tables.register_table(name, table)
     }
 
     fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if self.view(name).is_some() {
+        if self.views.contains_key(name) {
             return exec_err!("`{name}` is a view of the lake");
         }
         self.tables.deregister_table(name)
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.view(name).is_some() || self.tables.table_exist(name)
+        self.views.contains_key(name) || self.tables.table_exist(name)
     }
 }

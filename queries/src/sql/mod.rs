@@ -17,6 +17,8 @@
 //! | `conditions` | what does a filter say about the columns that sidecars know? |
 //! | `index_scan` | which rows of each segment can it let pass, as the sidecars say? |
 //! | `covered` | which scans need no segment? |
+//! | `single_rows` | how are rows read whose places are known? |
+//! | `paged_reader` | why do chosen rows cost only the pages in which they stand? |
 //! | `indexed_source` | how does EXPLAIN show that? |
 //! | `unseal` | how are sealed rows read? |
 //! | `search` | `search(text, k)`, and the standard response to a search |
@@ -56,6 +58,7 @@ mod scalar;
 mod script;
 mod search;
 mod selection;
+mod single_rows;
 mod system;
 mod unseal;
 mod vectors;

@@ -11,6 +11,10 @@ use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::{Executor, Session};
 use gristmill_queries::sql::{SessionContext, SqlOptions, lake_context};
 
+// What the command line uses.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Queries that are run before the clock counts.
 const WARM: usize = 50;
 
