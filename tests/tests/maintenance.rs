@@ -397,6 +397,24 @@ fn compaction_keeps_every_row_byte_for_byte_in_the_order_of_a_segment() {
     assert_eq!(number(&place.ok(&["compact"]), "rows"), 0);
 }
 
+#[test]
+fn the_audit_log_tells_operators_apart_and_names_none() {
+    let place = Place::with_corpus(300, 100);
+    for (file, operator) in files(&place.path("corpus"), "mg").iter().zip(["ada", "ben", "ada"]) {
+        let mut command = gristmill();
+        command
+            .env("GRISTMILL_OPERATOR", operator)
+            .args(["--lake", &place.text("lake"), "--quiet", "ingest"])
+            .arg(file);
+        command.assert().success();
+    }
+    let rows = place.ok(&["sql", "SELECT actor FROM audit ORDER BY sequence"]);
+    let actors: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["actor"].as_str().unwrap()).collect();
+    assert!(actors[0] == actors[2] && actors[0] != actors[1], "{actors:?}");
+    assert!(actors.iter().all(|actor| !actor.contains("ada") && !actor.contains("ben")), "{actors:?}");
+    assert_eq!(place.ok(&["audit", "verify"])["bad"], 0);
+}
+
 /// The addresses of a lake in the order of its rows.
 fn in_order(lake: &str) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

@@ -29,7 +29,7 @@ pub async fn run(context: &Context, command: KeyCommand) -> Result<Outcome, Fail
             }
         }
         KeyCommand::Encrypt { exclusive, results } => {
-            let mut lake = Lake::open(context.lake()).await?;
+            let mut lake = context.operated(Lake::open(context.lake()).await?);
             lake.seal_from_now_on(Box::new(FileKeys::beside(made_keyring(keys)?)?)).await?;
             context.printer(results).record(&encrypt(&mut lake, exclusive).await?)?;
         }
@@ -46,10 +46,22 @@ pub async fn run(context: &Context, command: KeyCommand) -> Result<Outcome, Fail
     Ok(Outcome::Done)
 }
 
+/// The environment variables that may say who works; the first that is set does.
+const OPERATOR: [&str; 4] = ["GRISTMILL_OPERATOR", "USER", "LOGNAME", "USERNAME"];
+
 impl Context {
     /// The lake, with its keys if it is encrypted and they can be had.
     pub async fn open_lake(&self) -> Result<Lake, Failure> {
         self.unlocked(Lake::open(self.lake()).await?)
+    }
+
+    /// The lake, whose audit log tells this operator's commands from those of others.
+    fn operated(&self, lake: Lake) -> Lake {
+        let name = OPERATOR.iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+        match name {
+            Some(name) => lake.operated_by(&name),
+            None => lake,
+        }
     }
 
     /// The lake, made if there is none.
@@ -59,13 +71,14 @@ impl Context {
 
     /// The lake made one that is encrypted from now on.
     pub async fn encrypted_lake(&self) -> Result<Lake, Failure> {
-        let mut lake = Lake::open_or_create(self.lake()).await?;
+        let mut lake = self.operated(Lake::open_or_create(self.lake()).await?);
         lake.seal_from_now_on(Box::new(FileKeys::beside(made_keyring(&self.common.keys)?)?)).await?;
         Ok(lake)
     }
 
     /// Without a passphrase the lake stays locked: what needs its keys says so, the rest goes on.
-    pub fn unlocked(&self, mut lake: Lake) -> Result<Lake, Failure> {
+    pub fn unlocked(&self, lake: Lake) -> Result<Lake, Failure> {
+        let mut lake = self.operated(lake);
         let keys = &self.common.keys;
         if keys.leave_out_sealed {
             lake.leave_out_sealed();

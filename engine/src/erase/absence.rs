@@ -14,6 +14,7 @@ use arrow::datatypes::DataType;
 use gristmill_schemas::columns::IdentityColumn;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::needles::Needles;
@@ -188,22 +189,21 @@ impl Search<'_> {
     fn file(&self, path: &str, bytes: MappedFile) -> Result<Absence> {
         let groups = self.retained.groups.get(path);
         let explained = self.retained.explains(path);
-        let mut found = Absence { files: 1, ..Absence::default() };
-        let mut scratch = Vec::new();
         let raw: &[u8] = bytes.as_ref();
-        let mut start = 0;
-        while start < raw.len() {
-            let end = (start + PIECE + OVERLAP).min(raw.len());
-            let piece = raw.get(start..end).unwrap_or_default();
-            found.note(self.needles.count(piece, &mut scratch), explained);
-            start += PIECE;
-        }
-        found.bytes += raw.len() as u64;
+        let mut found = Absence { files: 1, bytes: raw.len() as u64, ..Absence::default() };
+        let starts: Vec<usize> = (0..raw.len()).step_by(PIECE).collect();
+        let count = |start: usize| {
+            let piece = raw.get(start..(start + PIECE + OVERLAP).min(raw.len())).unwrap_or_default();
+            self.needles.count(piece, &mut Vec::with_capacity(piece.len()))
+        };
+        let counts: Vec<(u64, u64)> = starts.into_par_iter().map(count).collect();
+        counts.into_iter().for_each(|counts| found.note(counts, explained));
         if raw.starts_with(b"PAR1") {
             self.pages(path, bytes, groups, &mut found)?;
         } else if path.ends_with(HEXASTORE_FILE)
             && let Some(Ok(store)) = Arc::into_inner(bytes.0).map(Hexastore::open)
         {
+            let mut scratch = Vec::new();
             store.each_term(|term| found.note(self.needles.count(term, &mut scratch), explained));
         }
         if found.remnants > 0 {
@@ -213,7 +213,6 @@ impl Search<'_> {
     }
 
     fn pages(&self, path: &str, bytes: MappedFile, groups: Option<&HashSet<usize>>, found: &mut Absence) -> Result<()> {
-        use rayon::prelude::*;
         let reader = SerializedFileReader::new(bytes).file("can't search", path)?;
         let parts: Vec<Absence> = (0..reader.num_row_groups())
             .into_par_iter()

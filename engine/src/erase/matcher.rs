@@ -41,7 +41,7 @@ type Map<K, V> = HashMap<K, V, FxBuildHasher>;
 pub struct Matcher {
     folding: Folding,
     patterns: Vec<Pattern>,
-    /// Patterns by the first word in them.
+    /// Patterns by the word in them that the fewest others have.
     by_word: Map<Box<str>, Vec<u32>>,
     /// Patterns of scripts without blanks, and those without any word: looked for everywhere.
     anywhere: Vec<u32>,
@@ -65,7 +65,7 @@ pub struct Matcher {
 struct Pattern {
     text: String,
     person: PersonNumber,
-    /// Bytes before the first word.
+    /// Bytes before the word that it is filed under.
     lead: usize,
     /// A value that equals it is no coincidence.
     distinctive: bool,
@@ -211,6 +211,7 @@ impl Matcher {
             let sessions = person.sessions.iter().map(|session| (request.folding.folded(session), number));
             matcher.sessions.extend(sessions);
         }
+        matcher.index();
         matcher.consents.extend(request.consents.iter().map(|consent| (consent.to_string(), NOBODY)));
         matcher.addresses.extend(request.addresses.iter().map(|address| (*address.as_bytes(), NOBODY)));
         matcher
@@ -222,29 +223,41 @@ impl Matcher {
             return;
         }
         let number = self.patterns.len() as u32;
-        let word = words(&text).next().map(|(start, word)| (start, Box::<str>::from(word)));
         let counted = text.chars().filter(|letter| is_word(*letter)).count();
         let digits_only = text.chars().all(|letter| !letter.is_alphabetic());
         let ideographs = text.chars().any(runs_together);
         let enough = if digits_only { DISTINCTIVE_DIGITS } else { DISTINCTIVE };
         self.has_numbers |= text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         let id_like = text.chars().any(|letter| letter.is_numeric() || matches!(letter, '-' | '_' | ':' | '@'));
-        match &word {
-            Some((_, word)) if !ideographs => self.by_word.entry(word.clone()).or_default().push(number),
-            _ => self.anywhere.push(number),
-        }
         let distinctive = counted >= enough || ideographs && counted >= 2;
         if distinctive && text.len() >= LOOSE {
             self.loose.add(text.clone().into_bytes(), number);
         }
         self.patterns.push(Pattern {
             person,
-            lead: word.map_or(0, |(start, _)| start),
+            lead: 0,
             distinctive,
             joined: id_like,
             is_did: text.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("did:")),
             text,
         });
+    }
+
+    /// Files every pattern under the word of it that the fewest patterns have: of ten thousand names many begin alike.
+    fn index(&mut self) {
+        let mut sharing: Map<&str, u32> = Map::default();
+        let all = self.patterns.iter().flat_map(|pattern| words(&pattern.text));
+        all.for_each(|(_, word)| *sharing.entry(word).or_default() += 1);
+        let mut leads = Vec::with_capacity(self.patterns.len());
+        for (number, pattern) in (0..).zip(&self.patterns) {
+            let rarest = words(&pattern.text).min_by_key(|(start, word)| (sharing.get(word), *start));
+            match rarest.filter(|_| !pattern.text.chars().any(runs_together)) {
+                Some((_, word)) => self.by_word.entry(word.into()).or_default().push(number),
+                None => self.anywhere.push(number),
+            }
+            leads.push(rarest.map_or(0, |(start, _)| start));
+        }
+        self.patterns.iter_mut().zip(leads).for_each(|(pattern, lead)| pattern.lead = lead);
     }
 
     /// Adds consents that were found to be withdrawn; grains whose policy is `consent_cascade` at `now` (seconds since 1970) go

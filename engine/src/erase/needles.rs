@@ -27,8 +27,17 @@ pub(super) struct Anchors<K> {
     needles: Vec<Needle<K>>,
     by_eight: HashMap<u64, Vec<u32>, FxBuildHasher>,
     by_four: HashMap<u32, Vec<u32>, FxBuildHasher>,
-    /// One bit for each value of a hash of the first four bytes: nearly every place is passed over by it alone.
-    filter: Vec<u64>,
+    /// What the first eight bytes may be, and the first four of those that have no more: nearly every place is passed over by
+    /// these alone.
+    eights: Sieve,
+    fours: Sieve,
+}
+
+/// One bit for each value of a hash. It grows with what it holds, so that few bits are set.
+#[derive(Debug, Default)]
+struct Sieve {
+    bits: Vec<u64>,
+    hashes: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -39,7 +48,13 @@ struct Needle<K> {
 
 impl<K> Default for Anchors<K> {
     fn default() -> Self {
-        Anchors { needles: Vec::new(), by_eight: HashMap::default(), by_four: HashMap::default(), filter: Vec::new() }
+        Anchors {
+            needles: Vec::new(),
+            by_eight: HashMap::default(),
+            by_four: HashMap::default(),
+            eights: Sieve::default(),
+            fours: Sieve::default(),
+        }
     }
 }
 
@@ -55,7 +70,8 @@ pub(super) enum NeedleKind {
 /// Bytes of an identifier from which on it is looked for.
 const SHORTEST: usize = 4;
 
-const FILTER_BITS: u32 = 16;
+/// Bits of a sieve for each hash that it holds, at least.
+const SPARSENESS: usize = 32;
 
 impl Needles {
     /// Needles for addresses and for identifiers.
@@ -121,51 +137,96 @@ fn escaped(text: &str) -> String {
     })
 }
 
-fn slot(four: u32) -> usize {
-    (four.wrapping_mul(0x9e37_79b1) >> (32 - FILTER_BITS)) as usize
+/// A hash whose upper bits are good.
+fn mixed(bytes: u64) -> u64 {
+    bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Sieve {
+    fn add(&mut self, bytes: u64) {
+        self.hashes.push(mixed(bytes));
+        if self.hashes.len() * SPARSENESS > self.bits.len() * 64 {
+            let words = (self.hashes.len() * SPARSENESS).next_power_of_two().max(1 << 16) / 64;
+            self.bits = vec![0; words];
+            let hashes = std::mem::take(&mut self.hashes);
+            hashes.iter().for_each(|hash| self.set(*hash));
+            self.hashes = hashes;
+        } else {
+            self.set(mixed(bytes));
+        }
+    }
+
+    fn set(&mut self, hash: u64) {
+        let (word, bit) = self.place(hash);
+        if let Some(word) = self.bits.get_mut(word) {
+            *word |= bit;
+        }
+    }
+
+    /// The word and the bit of `hash`; there are bits.
+    fn place(&self, hash: u64) -> (usize, u64) {
+        let slot = hash >> (64 - (self.bits.len() * 64).trailing_zeros());
+        (slot as usize / 64, 1 << (slot % 64))
+    }
+
+    fn may_have(&self, bytes: u64) -> bool {
+        let (word, bit) = self.place(mixed(bytes));
+        self.bits.get(word).is_some_and(|word| word & bit != 0)
+    }
 }
 
 impl<K: Copy> Anchors<K> {
     /// Adds a byte string of at least four bytes.
     pub(super) fn add(&mut self, bytes: Vec<u8>, kind: K) {
         let number = self.needles.len() as u32;
-        let Some(four) = bytes.first_chunk().map(|four| u32::from_le_bytes(*four)) else {
-            return;
-        };
-        if self.filter.is_empty() {
-            self.filter = vec![0; (1 << FILTER_BITS) / 64];
-        }
-        if let Some(word) = self.filter.get_mut(slot(four) / 64) {
-            *word |= 1 << (slot(four) % 64);
-        }
-        match bytes.first_chunk().map(|eight| u64::from_le_bytes(*eight)) {
-            Some(eight) => self.by_eight.entry(eight).or_default().push(number),
-            None => self.by_four.entry(four).or_default().push(number),
+        match (first_eight(&bytes), first_four(&bytes)) {
+            (Some(eight), _) => {
+                self.eights.add(eight);
+                self.by_eight.entry(eight).or_default().push(number);
+            }
+            (None, Some(four)) => {
+                self.fours.add(four.into());
+                self.by_four.entry(four).or_default().push(number);
+            }
+            (None, None) => return,
         }
         self.needles.push(Needle { bytes, kind });
     }
 
     /// Calls `note` for every place in `bytes` that holds one of them.
     pub(super) fn find(&self, bytes: &[u8], mut note: impl FnMut(K, Range<usize>)) {
-        if self.needles.is_empty() {
-            return;
-        }
-        for (at, four) in bytes.windows(4).enumerate() {
-            let Some(four) = four.first_chunk().map(|four| u32::from_le_bytes(*four)) else { continue };
-            let bit = self.filter.get(slot(four) / 64).copied().unwrap_or_default() >> (slot(four) % 64) & 1;
-            if bit == 0 {
-                continue;
-            }
+        let mut at_place = |at: usize, candidates: Option<&Vec<u32>>| {
             let rest = bytes.get(at..).unwrap_or_default();
-            let eight = rest.first_chunk().and_then(|eight| self.by_eight.get(&u64::from_le_bytes(*eight)));
-            let candidates = eight.into_iter().chain(self.by_four.get(&four)).flatten();
+            let candidates = candidates.into_iter().flatten();
             for needle in candidates.filter_map(|number| self.needles.get(*number as usize)) {
                 if rest.starts_with(&needle.bytes) {
                     note(needle.kind, at..at + needle.bytes.len());
                 }
             }
+        };
+        if !self.by_eight.is_empty() {
+            for (at, eight) in bytes.windows(8).enumerate() {
+                if let Some(eight) = first_eight(eight).filter(|eight| self.eights.may_have(*eight)) {
+                    at_place(at, self.by_eight.get(&eight));
+                }
+            }
+        }
+        if !self.by_four.is_empty() {
+            for (at, four) in bytes.windows(4).enumerate() {
+                if let Some(four) = first_four(four).filter(|four| self.fours.may_have((*four).into())) {
+                    at_place(at, self.by_four.get(&four));
+                }
+            }
         }
     }
+}
+
+fn first_eight(bytes: &[u8]) -> Option<u64> {
+    bytes.first_chunk().map(|eight| u64::from_le_bytes(*eight))
+}
+
+fn first_four(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|four| u32::from_le_bytes(*four))
 }
 
 /// True if what stands at `start..end` isn't part of a longer word or identifier.
@@ -236,6 +297,19 @@ mod tests {
         assert_eq!(count(&needles, &[&[7; 3], &address.as_bytes()[..], &[7; 3]].concat()), (1, 0));
         assert_eq!(count(&needles, &[&[7; 3], &address.as_bytes()[8..]].concat()), (1, 0));
         assert_eq!(count(&needles, ContentAddress::of(b"other").to_string().as_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn each_of_many_is_found_and_nothing_else() {
+        let addresses: Vec<ContentAddress> =
+            (0..20_000_u32).map(|number| ContentAddress::of(&number.to_le_bytes())).collect();
+        let (erased, kept) = addresses.split_at(10_000);
+        let needles = Needles::new(erased, ["u-17", "alice-77"]);
+        let text =
+            |addresses: &[ContentAddress]| addresses.iter().map(|address| format!("{address},")).collect::<String>();
+        assert_eq!(count(&needles, text(erased).as_bytes()), (10_000, 0));
+        assert_eq!(count(&needles, text(kept).as_bytes()), (0, 0));
+        assert_eq!(count(&needles, b"u-17 met alice-77 at u-18's"), (0, 2));
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub struct Lake {
     pub erased: Table,
     sidecars: Arc<Sidecars>,
     encryption: encryption::Encryption,
+    /// The pseudonym of who works with it.
+    operator: Option<String>,
 }
 
 /// A segment of the lake.
@@ -126,7 +128,24 @@ impl Lake {
         let audit = open_or_create(&location, AUDIT, audit_schema(), "at").await?;
         let erased = open_or_create(&location, ERASED, erased::erased_schema(), "at").await?;
         let encryption = encryption::Encryption::load(&location).await?;
-        Ok(Lake { location, grains, state, rejects, audit, erased, sidecars: Arc::default(), encryption })
+        Ok(Lake {
+            location,
+            grains,
+            state,
+            rejects,
+            audit,
+            erased,
+            sidecars: Arc::default(),
+            encryption,
+            operator: None,
+        })
+    }
+
+    /// The lake with `name` as the one who works with it: entries of the audit log tell that person from others by a pseudonym,
+    /// which is another in every lake.
+    pub fn operated_by(self, name: &str) -> Lake {
+        let operator = audit::pseudonym(&self.audit.id(), name);
+        Lake { operator: Some(operator), ..self }
     }
 
     /// Sees the newest version of every table.

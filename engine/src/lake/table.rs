@@ -130,6 +130,11 @@ impl Table {
         metadata.get(FORMAT_VERSION_KEY).and_then(|version| version.parse().ok()).unwrap_or_default()
     }
 
+    /// What tells the table from every other; empty if its log doesn't.
+    pub fn id(&self) -> String {
+        self.delta.snapshot().map(|state| state.metadata().id().to_owned()).unwrap_or_default()
+    }
+
     /// When the table was made, in milliseconds since 1970, if its log tells.
     pub fn made_at(&self) -> Option<u64> {
         let state = self.delta.snapshot().ok()?;

@@ -26,7 +26,14 @@ impl Folding {
             Folding::Exact if text.is_ascii() => out.push_str(text),
             Folding::Exact => out.extend(text.nfc()),
             Folding::Spellings if text.is_ascii() => {
-                text.bytes().for_each(|byte| push(char::from(byte.to_ascii_lowercase()), out));
+                let is_blank = |letter: char| letter <= ' ' || letter == '\u{7f}';
+                for run in text.split(is_blank).filter(|run| !run.is_empty()) {
+                    if !out.is_empty() {
+                        out.push(' ');
+                    }
+                    out.push_str(run);
+                }
+                out.make_ascii_lowercase();
             }
             Folding::Spellings => {
                 let lower: String =
@@ -123,7 +130,10 @@ fn escaped_letter(letters: &mut std::str::Chars<'_>) -> Option<char> {
 
 /// True if `letter` is part of a word.
 pub(crate) fn is_word(letter: char) -> bool {
-    letter.is_alphanumeric() || is_combining_mark(letter)
+    match letter.is_ascii() {
+        true => letter.is_ascii_alphanumeric(),
+        false => letter.is_alphanumeric() || is_combining_mark(letter),
+    }
 }
 
 /// True for letters of scripts that don't set words apart by blanks.

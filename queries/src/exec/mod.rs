@@ -335,8 +335,12 @@ impl Reader<'_, '_> {
             }
             Shape::Grains | Shape::First => {
                 let bound = (flow.most, flow.skips);
-                let hits = self.hits_of(flow, &planned).await?;
-                answer.total = self.total(bound, hits.len() as u64, &planned).await?;
+                let found = self.corpus.found(flow.into_frame()).await?;
+                // Grains are read by tasks of their own while the matches are counted.
+                let total = self.total(bound, found.len() as u64, &planned);
+                let hits = self.corpus.hits(found, planned.terms.as_ref(), &planned.fields);
+                let (hits, total) = tokio::try_join!(hits, total)?;
+                answer.total = total;
                 let hits = shown::diverse(hits, &recall.options)?;
                 shown::fill(&mut answer, &hits, recall, &planned.plain, self.executor.session.now_ms);
             }
