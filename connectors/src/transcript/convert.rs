@@ -434,14 +434,10 @@ fn rewritten(adapter: &'static dyn Adapter, conversion: Conversion<'_>, exchange
     let mut ids = conversation.ids.clone();
     let written = request.as_ref().map(|request| write_request(target, request, &mut ids, WriteOptions::default()));
     keep(&mut line, "request", written);
-    let folded;
+    let fold = exchange.folded(adapter);
     let body = match &exchange.response {
-        ResponseBody::None => None,
         ResponseBody::Json(body) => Some(*body),
-        ResponseBody::Stream(stream) => {
-            folded = adapter.fold(stream.frames().frames).body;
-            Some(&folded)
-        }
+        _ => fold.as_ref().map(|fold| &fold.folded.body),
     };
     if let Some(body) = body.filter(|body| adapter.is_response(body)) {
         if let Ok(read) = read_response(adapter, body, &mut conversation, &context) {

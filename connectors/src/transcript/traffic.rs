@@ -1,6 +1,7 @@
 //! One exchange as messages at their places in a conversation.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{Origin, UnknownBlock};
@@ -8,9 +9,9 @@ use gristmill_schemas::message::ids::Position;
 use gristmill_schemas::message::request::{Response, StopReason, TokenUsage};
 use gristmill_schemas::message::{ContentBlock, Message, MessageStatus, Role, Timestamp, model_id};
 
-use crate::wire::adapter::{Adapter, Folded};
+use crate::wire::adapter::Adapter;
 use crate::wire::dialect;
-use crate::wire::exchange::{Exchange, ResponseBody};
+use crate::wire::exchange::{Exchange, Fold, ResponseBody};
 use crate::wire::read::{Conversation, ReadContext};
 use crate::wire::transfer::{read_request, read_response, scan_request, scan_response};
 
@@ -68,12 +69,13 @@ pub fn reading<'e>(exchange: &Exchange<'e>) -> Reading<'e> {
     if exchange.has_other_text {
         return Reading::Opaque("a body that is neither JSON nor events");
     }
+    let is_empty = || exchange.folded(adapter).is_some_and(|fold| fold.is_empty);
     match &exchange.response {
         ResponseBody::Json(body) if !adapter.is_response(body) && adapter.errors().read(body).is_none() => {
             Reading::Opaque("not a response of this dialect")
         }
         ResponseBody::None if exchange.request.is_none() => Reading::Opaque("no body"),
-        ResponseBody::Stream(stream) if exchange.request.is_none() && stream.frames().frames.is_empty() => {
+        ResponseBody::Stream(_) if exchange.request.is_none() && is_empty() => {
             Reading::Opaque("a stream without an event")
         }
         _ => Reading::Known(adapter),
@@ -83,19 +85,18 @@ pub fn reading<'e>(exchange: &Exchange<'e>) -> Reading<'e> {
 /// A response body, folded if it came as a stream.
 enum Body<'b> {
     Whole(&'b Json<'b>),
-    Folded(Folded<'b>),
+    Folded(Rc<Fold<'b>>),
 }
 
 impl<'b> Body<'b> {
-    fn of(adapter: &dyn Adapter, exchange: &'b Exchange<'b>) -> Option<Body<'b>> {
+    fn of(adapter: &dyn Adapter, exchange: &Exchange<'b>) -> Option<Body<'b>> {
         match &exchange.response {
             ResponseBody::None => None,
             ResponseBody::Json(json) => Some(Body::Whole(json)),
             // A stream that was cut before its first event answers nothing, unless its status does.
-            ResponseBody::Stream(stream) => {
-                let frames = stream.frames().frames;
+            ResponseBody::Stream(_) => {
                 let failed = exchange.status.is_some_and(|status| status >= 400);
-                (failed || !frames.is_empty()).then(|| Body::Folded(adapter.fold(frames)))
+                exchange.folded(adapter).filter(|fold| failed || !fold.is_empty).map(Body::Folded)
             }
         }
     }
@@ -103,7 +104,7 @@ impl<'b> Body<'b> {
     fn json(&self) -> &Json<'b> {
         match self {
             Body::Whole(json) => json,
-            Body::Folded(folded) => &folded.body,
+            Body::Folded(fold) => &fold.folded.body,
         }
     }
 
@@ -111,7 +112,7 @@ impl<'b> Body<'b> {
     fn end(&self, reason: Option<StopReason>) -> (Option<StopReason>, Option<MessageStatus>) {
         let folded = match self {
             Body::Whole(_) => None,
-            Body::Folded(folded) => Some(folded),
+            Body::Folded(fold) => Some(&fold.folded),
         };
         let failed = folded.is_some_and(|folded| folded.error.is_some());
         match reason {

@@ -174,15 +174,19 @@ pub fn find(provider: &str, endpoint: &str) -> Option<&'static dyn Adapter> {
 /// provider, of an endpoint of the same name, or of any. `None` if no adapter reads it: then it is kept whole.
 pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
     let own = find(&exchange.provider, &exchange.endpoint);
-    let rank = |adapter: &&dyn Adapter| match adapter.key().split_once('/') {
+    let rank = |adapter: &&'static dyn Adapter| match adapter.key().split_once('/') {
         Some((provider, _)) if provider == exchange.provider => 0,
         Some((_, endpoint)) if endpoint == exchange.endpoint => 1,
         _ => 2,
     };
     let own_fits = own.filter(|adapter| fits(*adapter, exchange, Trust::Full));
+    // Rank by rank, so that no stream is folded for an adapter that couldn't be chosen.
     let others = || {
-        let trust = |adapter: &dyn Adapter| if rank(&adapter) == 1 { Trust::Errors } else { Trust::None };
-        fallbacks().filter(|adapter| fits(*adapter, exchange, trust(*adapter))).min_by_key(rank)
+        let trust = |of: usize| if of == 1 { Trust::Errors } else { Trust::None };
+        let fits = |of: usize| {
+            fallbacks().filter(|adapter| rank(adapter) == of).find(|adapter| fits(*adapter, exchange, trust(of)))
+        };
+        (0..3).find_map(fits)
     };
     own_fits.or_else(others).or(own)
 }
@@ -228,7 +232,7 @@ fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: Trust) -> bool {
         ResponseBody::None => None,
         ResponseBody::Json(body) => Some(answers(body)),
         ResponseBody::Stream(_) if request == Some(true) && trust == Trust::Full => Some(true),
-        ResponseBody::Stream(stream) => Some(answers(&adapter.fold(stream.frames().frames).body)),
+        ResponseBody::Stream(_) => exchange.folded(adapter).map(|fold| answers(&fold.folded.body)),
     };
     response != Some(false) && (request.is_some() || response.is_some())
 }

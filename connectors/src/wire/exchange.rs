@@ -1,12 +1,18 @@
 //! One recorded request and its response, as a line of exchange JSONL holds them.
+//!
+//! Streams are dear to read, and whoever looks at an exchange looks more than once (whose is it, where does it stand, what does it say),
+//! so what an adapter folded one to is kept with the exchange.
 
 use std::borrow::Cow;
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
+use super::adapter::{Adapter, Folded};
 use super::framing::{Frame, Frames, aws, ndjson, sse};
 
 /// One exchange; borrows from its line.
@@ -32,6 +38,19 @@ pub struct Exchange<'a> {
     pub response: ResponseBody<'a>,
     /// True if there is a body that is neither JSON nor events.
     pub has_other_text: bool,
+    /// What adapters folded the stream to, by their keys.
+    folds: RefCell<Vec<(&'static str, Rc<Fold<'a>>)>>,
+    /// The frames, once a second adapter asks for them.
+    frames: OnceCell<Vec<Frame<'a>>>,
+}
+
+/// A stream, folded by one adapter.
+#[derive(Debug)]
+pub struct Fold<'a> {
+    /// True if the stream has no frames.
+    pub is_empty: bool,
+    /// What they come to.
+    pub folded: Folded<'a>,
 }
 
 /// The body of a response.
@@ -107,7 +126,24 @@ impl<'a> Exchange<'a> {
             request: present("request").filter(|request| request.as_str().is_none()),
             response: response(json),
             has_other_text: OTHER_TEXT.iter().any(|key| text(key).is_some_and(|text| !text.trim().is_empty())),
+            folds: RefCell::default(),
+            frames: OnceCell::new(),
         }
+    }
+
+    /// What `adapter` folds the response's stream to; `None` if the response is no stream. Each adapter folds it once.
+    pub fn folded(&self, adapter: &dyn Adapter) -> Option<Rc<Fold<'a>>> {
+        let ResponseBody::Stream(stream) = &self.response else { return None };
+        let mut folds = self.folds.borrow_mut();
+        if let Some((_, fold)) = folds.iter().find(|(key, _)| *key == adapter.key()) {
+            return Some(Rc::clone(fold));
+        }
+        let read = || stream.frames().frames;
+        // Nearly always nobody else asks: then the frames needn't be copied.
+        let frames = if folds.is_empty() { read() } else { self.frames.get_or_init(read).clone() };
+        let fold = Rc::new(Fold { is_empty: frames.is_empty(), folded: adapter.fold(frames) });
+        folds.push((adapter.key(), Rc::clone(&fold)));
+        Some(fold)
     }
 
     /// The time of the exchange: when it was recorded, what the response says, the `Date` header, else `fallback` (the
@@ -180,9 +216,9 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
     })
 }
 
-impl Stream<'_> {
+impl<'a> Stream<'a> {
     /// The frames.
-    pub fn frames(&self) -> Frames<'_> {
+    pub fn frames(&self) -> Frames<'a> {
         match self {
             Stream::Sse(text) => sse::frames(text),
             Stream::Lines(text) => ndjson::frames(text),

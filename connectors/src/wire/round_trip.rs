@@ -86,11 +86,10 @@ pub fn check(adapter: &dyn Adapter, exchange: &Exchange) -> Verdict {
         ResponseBody::Json(body) => {
             Some(check_response(adapter, body, &mut conversation, &context, &mut verdict.sizes))
         }
-        ResponseBody::Stream(stream) => {
+        ResponseBody::Stream(_) => {
             // A stream that was cut before its first event has no body.
-            let frames = stream.frames().frames;
-            let folded = (!frames.is_empty()).then(|| adapter.fold(frames).body);
-            folded.map(|body| check_response(adapter, &body, &mut conversation, &context, &mut verdict.sizes))
+            let fold = exchange.folded(adapter).filter(|fold| !fold.is_empty);
+            fold.map(|fold| check_response(adapter, &fold.folded.body, &mut conversation, &context, &mut verdict.sizes))
         }
     };
     verdict

@@ -9,7 +9,9 @@ use super::{Frames, aws};
 /// The frames of `text`; blank lines are skipped.
 pub fn frames(text: &str) -> Frames<'_> {
     let mut frames = Frames::default();
-    for line in text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty()) {
+    // One after the other: a search for one byte is several times faster than a search for either.
+    let lines = text.split('\n').flat_map(|line| line.split('\r'));
+    for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
         frames.push(None, Cow::Borrowed(line));
     }
     frames
@@ -20,11 +22,11 @@ pub fn recorded_aws_frames(text: &str) -> Frames<'_> {
     let mut recorded = frames(text);
     for frame in &mut recorded.frames {
         let Some(object) = frame.data.as_object_mut() else { continue };
-        let (Some(headers), Some(payload)) = (object.get("headers"), object.get("payload")) else { continue };
+        let (Some(headers), true) = (object.get("headers"), object.contains_key("payload")) else { continue };
         let name = [aws::EVENT_TYPE, aws::EXCEPTION_TYPE].iter().find_map(|header| headers.get(header));
-        let event = name.and_then(Json::as_str).map(|name| Cow::Owned(name.to_owned()));
-        frame.data = aws::unwrapped(payload.clone());
-        frame.event = event;
+        frame.event = name.and_then(Json::as_str).map(|name| Cow::Owned(name.to_owned()));
+        let payload = object.remove("payload").unwrap_or_default();
+        frame.data = aws::unwrapped(payload);
     }
     recorded
 }
