@@ -80,10 +80,8 @@ fn read_linked(bytes: &[u8], options: ReadOptions<'_>, linker: &mut Linker, tell
     read_exchanges(bytes, options, &make, &mut |line, found| match found {
         Found::Fault(_) | Found::Opaque { .. } if linker.quiet => {}
         Found::Fault(fault) => tell(GrainOutput::Fault(fault)),
-        Found::Opaque { time, label, reason } => {
+        Found::Opaque { time, label, reason, json } => {
             linker.counts.opaque += 1;
-            // It was read before, so it can be read again.
-            let json = line.json(bytes).unwrap_or_default();
             match opaque_event(&json, time, &label, &reason, options.namespace) {
                 Ok(grain) => tell(GrainOutput::Grain(line, grain)),
                 Err(error) => tell(GrainOutput::Fault(line.fault(FaultCode::Grain(error.code), error.to_string()))),

@@ -53,7 +53,7 @@ impl Default for ReadOptions<'_> {
 
 /// What a line comes to.
 #[derive(Debug)]
-pub enum Found<T> {
+pub enum Found<'b, T> {
     /// Messages, or what was made of them.
     Messages(Vec<T>),
     /// Traffic that no adapter reads, with whose it is and why it isn't read.
@@ -64,6 +64,8 @@ pub enum Found<T> {
         label: String,
         /// Why.
         reason: String,
+        /// All of it.
+        json: Json<'b>,
     },
     /// A line that can't be read.
     Fault(LineFault),
@@ -71,11 +73,11 @@ pub enum Found<T> {
 
 /// Reads the lines of `bytes` in two passes. `make` is given each message once, on any thread; what it makes goes line by line to
 /// `take`, in the order of the lines.
-pub fn read_exchanges<T: Send>(
-    bytes: &[u8],
+pub fn read_exchanges<'b, T: Send>(
+    bytes: &'b [u8],
     options: ReadOptions<'_>,
     make: &(dyn Fn(Node<'_>) -> T + Sync),
-    take: &mut dyn FnMut(&Line, Found<T>),
+    take: &mut dyn FnMut(&Line, Found<'b, T>),
 ) {
     let all: Vec<Line> = lines(bytes).collect();
     let portions = portions(&all);
@@ -89,8 +91,10 @@ pub fn read_exchanges<T: Send>(
         }
     };
     let reader = Reader { bytes, options, tree, file };
-    let read = |portion: &&[Line]| -> Vec<Found<T>> { portion.iter().map(|line| reader.found(line, make)).collect() };
-    in_parallel(&portions, threads, &|portion| read(&portion), &mut |portion, found| {
+    let read = |portion: &[Line]| -> Vec<Found<'b, T>> {
+        portion.iter().map(|line| found(bytes, reader, line, make)).collect()
+    };
+    in_parallel(&portions, threads, &read, &mut |portion, found| {
         portion.iter().zip(found).for_each(|(line, found)| take(line, found));
     });
 }
@@ -268,37 +272,51 @@ struct Reader<'r> {
     file: u32,
 }
 
-impl Reader<'_> {
-    fn found<T>(&self, line: &Line, make: &(dyn Fn(Node<'_>) -> T + Sync)) -> Found<T> {
-        let json = match line.json(self.bytes) {
-            Ok(json) => json,
-            Err(fault) => return Found::Fault(fault),
-        };
-        let Some(exchange) = Exchange::of(&json, self.options.provider) else {
-            return Found::Fault(line.fault(FaultCode::Shape, NO_EXCHANGE));
-        };
-        let time = exchange.time(None, self.options.fallback);
-        match reading(&exchange) {
-            Reading::Opaque(reason) => {
-                let label = format!("{}/{}", exchange.provider, exchange.endpoint);
-                Found::Opaque { time, label, reason: reason.to_owned() }
-            }
-            Reading::Known(adapter) => {
-                let first_seen = |position: &Position| self.tree.first_seen(position);
-                let session = json.get("session_id").and_then(Json::as_str);
-                let context = ReadContext { time, first_seen: Some(&first_seen), session };
-                let mut made = Vec::new();
-                let name = conversation_name(&json);
-                let mut conversation = Conversation::new(&name);
-                catch_up(*self, adapter, &exchange, (&mut conversation, &name), &context);
-                visit(adapter, &exchange, conversation, &context, &mut |node| {
-                    let at = Spot { file: self.file, line: line.number };
-                    if self.tree.counts(&node.position, node.sight, at) {
-                        made.push(make(node));
-                    }
-                });
-                Found::Messages(made)
-            }
+/// What the line comes to, which is one of the lines of `bytes` that `reader` reads.
+fn found<'b, T>(
+    bytes: &'b [u8],
+    reader: Reader<'_>,
+    line: &Line,
+    make: &(dyn Fn(Node<'_>) -> T + Sync),
+) -> Found<'b, T> {
+    let json = match line.json(bytes) {
+        Ok(json) => json,
+        Err(fault) => return Found::Fault(fault),
+    };
+    let Some(exchange) = Exchange::of(&json, reader.options.provider) else {
+        return Found::Fault(line.fault(FaultCode::Shape, NO_EXCHANGE));
+    };
+    let time = exchange.time(None, reader.options.fallback);
+    match reading(&exchange) {
+        Reading::Known(adapter) => Found::Messages(reader.messages(adapter, &exchange, &json, (line, time), make)),
+        Reading::Opaque(reason) => {
+            let (label, reason) = (format!("{}/{}", exchange.provider, exchange.endpoint), reason.to_owned());
+            drop(exchange);
+            Found::Opaque { time, label, reason, json }
         }
+    }
+}
+
+impl Reader<'_> {
+    /// What is made of those messages of an exchange that no other line tells better.
+    fn messages<T>(
+        &self,
+        adapter: &'static dyn Adapter,
+        exchange: &Exchange,
+        json: &Json,
+        (line, time): (&Line, Timestamp),
+        make: &(dyn Fn(Node<'_>) -> T + Sync),
+    ) -> Vec<T> {
+        let first_seen = |position: &Position| self.tree.first_seen(position);
+        let session = json.get("session_id").and_then(Json::as_str);
+        let context = ReadContext { time, first_seen: Some(&first_seen), session };
+        let name = conversation_name(json);
+        let mut conversation = Conversation::new(&name);
+        catch_up(*self, adapter, exchange, (&mut conversation, &name), &context);
+        let at = Spot { file: self.file, line: line.number };
+        let counts = |position: &Position, sight| self.tree.counts(position, sight, at);
+        let mut made = Vec::new();
+        visit(adapter, exchange, conversation, &context, &counts, &mut |node| made.push(make(node)));
+        made
     }
 }

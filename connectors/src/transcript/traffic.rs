@@ -13,7 +13,7 @@ use crate::wire::adapter::Adapter;
 use crate::wire::dialect;
 use crate::wire::exchange::{Exchange, Fold, ResponseBody};
 use crate::wire::read::{Conversation, ReadContext};
-use crate::wire::transfer::{read_request, read_response, scan_request, scan_response};
+use crate::wire::transfer::{read_messages, read_response, scan_request, scan_response};
 
 /// How a message was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,17 +167,26 @@ pub fn scan(
     Scanned { marks, created_at, answer }
 }
 
-/// Tells `tell` of every message of `exchange`, which goes on with `conversation`, in order.
+/// Tells `tell` of those messages of `exchange`, which goes on with `conversation`, that `counts` wants at their place and so seen, in
+/// order.
 pub fn visit(
     adapter: &'static dyn Adapter,
     exchange: &Exchange,
     mut conversation: Conversation,
     context: &ReadContext,
+    counts: &dyn Fn(&Position, Sight) -> bool,
     tell: &mut dyn FnMut(Node<'_>),
 ) {
+    let mut tell = |node: Node<'_>| {
+        if counts(&node.position, node.sight) {
+            tell(node);
+        }
+    };
     let mut parent = (!conversation.is_empty()).then(|| conversation.position());
     let mut asked = None;
-    if let Some(read) = exchange.request.and_then(|body| read_request(adapter, body, &mut conversation, context).ok()) {
+    let resent = |position: &Position| counts(position, Sight::Resent);
+    let read = exchange.request.and_then(|body| read_messages(adapter, body, &mut conversation, context, &resent).ok());
+    if let Some(read) = read {
         asked = read.request.model;
         for (message, position) in read.request.messages.into_iter().zip(read.positions) {
             tell(Node {
@@ -281,7 +290,7 @@ mod tests {
         let exchange = Exchange::from_json(&json).unwrap();
         let Reading::Known(adapter) = reading(&exchange) else { panic!("opaque") };
         let (mut nodes, time) = (Vec::new(), Timestamp::from_seconds(5));
-        visit(adapter, &exchange, Conversation::new(""), &ReadContext::at(time), &mut |node| {
+        visit(adapter, &exchange, Conversation::new(""), &ReadContext::at(time), &|_, _| true, &mut |node| {
             let metadata = node.message.metadata;
             let model = metadata.model.map(Cow::into_owned);
             let kept = node.response.is_some_and(|response| response.get("provider_raw").is_some());

@@ -57,6 +57,40 @@ pub fn read_request<'j>(
     conversation: &mut Conversation,
     context: &ReadContext,
 ) -> Result<ReadRequest<'j>, Unreadable> {
+    request(adapter, body, conversation, context, Wanted::All)
+}
+
+/// [`read_request`] for who takes messages from it and writes no request of it again: residuals are kept only of the messages at places
+/// that are `wanted`, and none of the envelope.
+///
+/// # Errors
+/// If the body isn't of the adapter's dialect.
+pub fn read_messages<'j>(
+    adapter: &dyn Adapter,
+    body: &'j Json<'j>,
+    conversation: &mut Conversation,
+    context: &ReadContext,
+    wanted: &dyn Fn(&Position) -> bool,
+) -> Result<ReadRequest<'j>, Unreadable> {
+    request(adapter, body, conversation, context, Wanted::Messages(wanted))
+}
+
+/// Of what residuals are kept.
+#[derive(Clone, Copy)]
+enum Wanted<'w> {
+    /// Of everything.
+    All,
+    /// Of the messages at these places.
+    Messages(&'w dyn Fn(&Position) -> bool),
+}
+
+fn request<'j>(
+    adapter: &dyn Adapter,
+    body: &'j Json<'j>,
+    conversation: &mut Conversation,
+    context: &ReadContext,
+    wanted: Wanted<'_>,
+) -> Result<ReadRequest<'j>, Unreadable> {
     let mut reader = Reader::new(adapter, conversation, context);
     let mut request = adapter.read_request(body, &mut reader)?;
     reader.units.retain(|unit| !unit.messages.is_empty());
@@ -68,7 +102,14 @@ pub fn read_request<'j>(
         let write_units = units(adapter, &request.messages);
         let mut writer = Writer::new(adapter, &mut conversation.ids, write_units, WriteOptions::default());
         let written = adapter.write_request(&request, &mut writer);
-        residuals(written, body, &read_units)
+        let is_wanted = |unit: &Unit| match wanted {
+            Wanted::All => true,
+            // A residual is kept with the first message of its unit.
+            Wanted::Messages(wanted) => {
+                unit.messages.first().and_then(|first| positions.get(*first)).is_some_and(wanted)
+            }
+        };
+        residuals(written, body, &read_units, &is_wanted, matches!(wanted, Wanted::All))
     };
     for (unit, residual) in read_units.iter().zip(residuals.units) {
         if let (Some(residual), Some(message)) = (residual, request.messages.get_mut(unit.messages[0])) {
@@ -137,7 +178,7 @@ pub fn read_response<'j>(
     let residuals = {
         let mut writer = Writer::new(adapter, &mut conversation.ids, Vec::new(), WriteOptions::default());
         let written = adapter.write_response(&response, &mut writer);
-        residuals(written, body, &read_units)
+        residuals(written, body, &read_units, &|_| true, true)
     };
     for (choice, residual) in response.choices.iter_mut().zip(residuals.units) {
         if let Some(residual) = residual {
@@ -226,12 +267,28 @@ struct Residuals<'j> {
 
 type Members<'j> = [(&'static str, Json<'j>); 2];
 
-fn residuals<'j>(written: Written, original: &'j Json<'j>, read_units: &[Unit]) -> Residuals<'j> {
+/// The residuals of the units that are wanted, and of the envelope if it is.
+fn residuals<'j>(
+    written: Written,
+    original: &'j Json<'j>,
+    read_units: &[Unit],
+    is_wanted: &dyn Fn(&Unit) -> bool,
+    with_envelope: bool,
+) -> Residuals<'j> {
+    if !with_envelope && !read_units.iter().any(is_wanted) {
+        return Residuals { units: Vec::new(), envelope: None };
+    }
     let places: Vec<_> = read_units.iter().map(|unit| Some(unit.place.clone())).collect();
     let (projected_envelope, projected) = take_units(written.body, &written.places);
     let (envelope, originals) = take_units(original.reborrow(), &places);
-    let units = projected.iter().zip(&originals).map(|(projection, original)| raw::residual(projection, original));
-    Residuals { units: units.collect(), envelope: raw::residual(&projected_envelope, &envelope) }
+    let pairs = projected.iter().zip(&originals).zip(read_units);
+    let units = pairs.map(|((projection, original), unit)| match is_wanted(unit) {
+        true => raw::residual(projection, original),
+        false => None,
+    });
+    let units = units.collect();
+    let envelope = if with_envelope { raw::residual(&projected_envelope, &envelope) } else { None };
+    Residuals { units, envelope }
 }
 
 fn keep<'j>(raw: &mut Option<Object<'j>>, key: &'static str, residual: Members<'j>) {

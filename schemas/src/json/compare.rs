@@ -26,17 +26,9 @@ impl Json<'_> {
 
     /// [`Json::feed`] of the value without the members `left_out` of objects, however deep.
     pub fn feed_without(&self, left_out: &[&str], hasher: &mut Hasher) {
-        match self {
-            Json::Null => feed_tag(b'0', 0, hasher),
-            Json::Bool(value) => feed_tag(b'b', usize::from(*value), hasher),
-            Json::Number(number) => feed_number(number, hasher),
-            Json::String(text) => feed_text(text, hasher),
-            Json::Array(items) => {
-                feed_tag(b'a', items.len(), hasher);
-                items.iter().for_each(|item| item.feed_without(left_out, hasher));
-            }
-            Json::Object(object) => object.feed_without(left_out, hasher),
-        }
+        let mut feed = Feed::new(hasher);
+        feed.value(self, left_out);
+        feed.flush();
     }
 }
 
@@ -52,38 +44,90 @@ impl Object<'_> {
 
     /// [`Json::feed`] of the object, its members in the order of their keys.
     pub fn feed(&self, hasher: &mut Hasher) {
-        self.feed_without(&[], hasher);
-    }
-
-    fn feed_without(&self, left_out: &[&str], hasher: &mut Hasher) {
-        let mut members: Vec<_> = self.iter().filter(|(key, _)| !left_out.contains(key)).collect();
-        feed_tag(b'o', members.len(), hasher);
-        members.sort_unstable_by_key(|(key, _)| *key);
-        for (key, value) in members {
-            feed_text(key, hasher);
-            value.feed_without(left_out, hasher);
-        }
+        let mut feed = Feed::new(hasher);
+        feed.object(self, &[]);
+        feed.flush();
     }
 }
 
 /// Feeds a string as [`Json::feed`] feeds a string value.
 pub fn feed_text(text: &str, hasher: &mut Hasher) {
-    feed_tag(b's', text.len(), hasher);
+    hasher.update(&tag(b's', text.len()));
     hasher.update(text.as_bytes());
 }
 
-fn feed_number(number: &Number, hasher: &mut Hasher) {
-    let (negative, digits, power) = number.decimal();
-    feed_tag(if negative { b'-' } else { b'+' }, digits.len(), hasher);
-    hasher.update(&digits);
-    hasher.update(&power.to_le_bytes());
+/// Bytes on their way to a hasher, which takes many small pieces much more slowly than one large.
+struct Feed<'h> {
+    hasher: &'h mut Hasher,
+    waiting: Vec<u8>,
+}
+
+/// So many bytes are fed at once.
+const FED_AT_ONCE_BYTES: usize = 4096;
+
+impl<'h> Feed<'h> {
+    fn new(hasher: &'h mut Hasher) -> Self {
+        Feed { hasher, waiting: Vec::new() }
+    }
+
+    fn flush(&mut self) {
+        self.hasher.update(&self.waiting);
+        self.waiting.clear();
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        if self.waiting.len() + bytes.len() > FED_AT_ONCE_BYTES {
+            self.flush();
+            if bytes.len() > FED_AT_ONCE_BYTES {
+                self.hasher.update(bytes);
+                return;
+            }
+        }
+        self.waiting.extend_from_slice(bytes);
+    }
+
+    fn value(&mut self, value: &Json, left_out: &[&str]) {
+        match value {
+            Json::Null => self.bytes(&tag(b'0', 0)),
+            Json::Bool(value) => self.bytes(&tag(b'b', usize::from(*value))),
+            Json::Number(number) => self.number(number),
+            Json::String(text) => self.text(text),
+            Json::Array(items) => {
+                self.bytes(&tag(b'a', items.len()));
+                items.iter().for_each(|item| self.value(item, left_out));
+            }
+            Json::Object(object) => self.object(object, left_out),
+        }
+    }
+
+    fn object(&mut self, object: &Object, left_out: &[&str]) {
+        let mut members: Vec<_> = object.iter().filter(|(key, _)| !left_out.contains(key)).collect();
+        self.bytes(&tag(b'o', members.len()));
+        members.sort_unstable_by_key(|(key, _)| *key);
+        for (key, value) in members {
+            self.text(key);
+            self.value(value, left_out);
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(&tag(b's', text.len()));
+        self.bytes(text.as_bytes());
+    }
+
+    fn number(&mut self, number: &Number) {
+        let (negative, digits, power) = number.decimal();
+        self.bytes(&tag(if negative { b'-' } else { b'+' }, digits.len()));
+        self.bytes(&digits);
+        self.bytes(&power.to_le_bytes());
+    }
 }
 
 /// A tag and a length delimit every value, so no two different trees feed the same bytes.
-fn feed_tag(tag: u8, length: usize, hasher: &mut Hasher) {
+fn tag(tag: u8, length: usize) -> [u8; 9] {
     let mut head = [tag; 9];
     head[1..].copy_from_slice(&(length as u64).to_le_bytes());
-    hasher.update(&head);
+    head
 }
 
 #[cfg(test)]

@@ -102,12 +102,11 @@ impl Style {
     }
 
     fn write_string(&self, text: &str, out: &mut String) {
+        if !(self.ascii || self.html || self.slash) {
+            return gristmill_schemas::json::write_string(text, out);
+        }
         let mut plain = String::new();
         gristmill_schemas::json::write_string(text, &mut plain);
-        if !(self.ascii || self.html || self.slash) {
-            out.push_str(&plain);
-            return;
-        }
         for letter in plain.chars() {
             match letter {
                 '/' if self.slash => out.push_str("\\/"),

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hasher;
 
 use gristmill_schemas::json::Json;
+use rustc_hash::FxHasher;
 
 use super::{Piece, Template};
 
@@ -176,39 +177,52 @@ fn hash_of(json: &Json) -> (u64, usize) {
 
 /// A hash that is equal for identical trees, and about how long the tree's JSON is.
 fn tree_hash<'a>(json: &'a Json<'a>, mut child: impl FnMut(Token<'a>, &'a Json<'a>) -> (u64, usize)) -> (u64, usize) {
-    let mut hasher = DefaultHasher::new();
-    json.kind().hash(&mut hasher);
     let mut size = 2;
-    match json {
-        Json::Null => {}
-        Json::Bool(value) => value.hash(&mut hasher),
+    let hash = match json {
+        Json::Null => mix(1, 0),
+        Json::Bool(value) => mix(2, u64::from(*value)),
         Json::Number(number) => {
-            number.as_str().hash(&mut hasher);
             size = number.as_str().len();
+            text_hash(3, number.as_str())
         }
         Json::String(text) => {
-            text.hash(&mut hasher);
             size += text.len();
+            text_hash(4, text)
         }
         Json::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
+            let hashes = items.iter().enumerate().map(|(index, item)| {
                 let (hash, length) = child(Token::Index(index), item);
-                hash.hash(&mut hasher);
                 size += length;
-            }
+                hash
+            });
+            hashes.fold(mix(5, items.len() as u64), mix)
         }
         Json::Object(object) => {
             // The order of members doesn't count, so their hashes are summed.
-            let mut sum = 0u64;
-            for (key, value) in object.iter() {
+            let members = object.iter().map(|(key, value)| {
                 let (hash, length) = child(Token::Key(key), value);
-                let mut member = DefaultHasher::new();
-                (key, hash).hash(&mut member);
-                sum = sum.wrapping_add(member.finish());
                 size += length + key.len() + 3;
-            }
-            sum.hash(&mut hasher);
+                text_hash(hash, key)
+            });
+            mix(6, members.fold(0, u64::wrapping_add))
         }
-    }
-    (hasher.finish(), size)
+    };
+    (hash, size)
+}
+
+/// A hash of a text that goes on from another. Who makes two texts collide gets a longer patch, never a wrong one: whatever is found by
+/// hash is compared.
+fn text_hash(state: u64, text: &str) -> u64 {
+    hashed(state, |hasher| hasher.write(text.as_bytes()))
+}
+
+fn mix(state: u64, value: u64) -> u64 {
+    hashed(state, |hasher| hasher.write_u64(value))
+}
+
+fn hashed(state: u64, feed: impl FnOnce(&mut FxHasher)) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write_u64(state);
+    feed(&mut hasher);
+    hasher.finish()
 }

@@ -5,12 +5,15 @@
 
 use std::borrow::Cow;
 
-use unicode_normalization::is_nfc;
-
 use crate::json::{Json, Number, Object};
 
 /// Levels that a value may have below a field of a grain: the grain itself and lists of blocks take some of its 32.
 const LEVELS: usize = 24;
+
+/// True if composing the characters of `text` doesn't change it.
+pub(super) fn is_nfc(text: &str) -> bool {
+    text.is_ascii() || unicode_normalization::is_nfc(text)
+}
 
 /// True if a grain gives `json` back value for value and number for number.
 pub(super) fn keeps(json: &Json) -> bool {

@@ -35,7 +35,7 @@ use crate::address::ContentAddress;
 use crate::error::GrainError;
 use crate::grain::{EncodeOptions, EncodedGrain, encode_json};
 use crate::json::{Json, Object};
-use keep::{keeps, nearest, nearest_object};
+use keep::{is_nfc, keeps, nearest, nearest_object};
 
 /// Before keys of `context` that belong to the canonical message.
 pub const CONTEXT_PREFIX: &str = "msg:";
@@ -291,7 +291,7 @@ fn context(message: &Message, note: Note) -> Object<'static> {
 
 /// True if the block comes back from the grain as it is.
 fn keeps_block(block: &ContentBlock) -> bool {
-    let text = |text: &str| unicode_normalization::is_nfc(text);
+    let text = |text: &str| is_nfc(text);
     match block {
         ContentBlock::Text(said) => text(said),
         ContentBlock::Image(image) => text(image.source.data()),
