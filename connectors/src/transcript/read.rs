@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::num::NonZero;
+use std::sync::mpsc;
 use std::thread;
 
 use gristmill_schemas::json::Json;
@@ -145,25 +146,39 @@ pub(super) fn portions(all: &[Line]) -> Vec<&[Line]> {
     portions
 }
 
-/// Runs `work` on the portions, `threads` at a time, and gives the results to `take` in order.
+/// Runs `work` on the portions on `threads` threads and gives the results to `take` in order, on this one, while work goes on. A thread
+/// is at most two portions ahead of what was taken of it.
 pub(super) fn in_parallel<'p, T: Send>(
     portions: &[&'p [Line]],
     threads: usize,
     work: &(dyn Fn(&'p [Line]) -> T + Sync),
     take: &mut dyn FnMut(&'p [Line], T),
 ) {
-    for group in portions.chunks(threads.max(1)) {
-        let results: Vec<T> = thread::scope(|scope| {
-            let running: Vec<_> = group.iter().skip(1).map(|portion| scope.spawn(|| work(portion))).collect();
-            let first = group.first().map(|portion| work(portion));
-            let rest = running.into_iter().map(|thread| match thread.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            first.into_iter().chain(rest).collect()
-        });
-        group.iter().zip(results).for_each(|(portion, result)| take(portion, result));
+    let threads = threads.clamp(1, portions.len().max(1));
+    if threads == 1 {
+        return portions.iter().for_each(|portion| take(portion, work(portion)));
     }
+    thread::scope(|scope| {
+        let start = |first: usize| {
+            let (sender, results) = mpsc::sync_channel(1);
+            // If nobody takes results any more, there is nothing left to do.
+            let run =
+                move || portions.iter().skip(first).step_by(threads).all(|portion| sender.send(work(portion)).is_ok());
+            (scope.spawn(run), results)
+        };
+        let (running, results): (Vec<_>, Vec<_>) = (0..threads).map(start).unzip();
+        for (portion, results) in portions.iter().zip(results.iter().cycle()) {
+            // A thread that ends early panics, which is told below.
+            let Ok(result) = results.recv() else { break };
+            take(portion, result);
+        }
+        drop(results);
+        for thread in running {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
 }
 
 /// What the first pass sees in a portion, and the lines whose requests go on from an answer: they are put off until `answers` are
@@ -318,5 +333,39 @@ impl Reader<'_> {
         let mut made = Vec::new();
         visit(adapter, exchange, conversation, &context, &counts, &mut |node| made.push(make(node)));
         made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_portions_whatever_the_number_of_threads() {
+        let lines: Vec<Line> = (0..40).map(|at| Line { number: at, range: 0..0 }).collect();
+        let all: Vec<&[Line]> = lines.chunks(3).collect();
+        for threads in [1, 2, 3, 50] {
+            let mut told = Vec::new();
+            let work = |portion: &[Line]| {
+                // The first ones take longest.
+                thread::sleep(std::time::Duration::from_millis(2 - portion[0].number / 20));
+                portion.iter().map(|line| line.number).collect::<Vec<_>>()
+            };
+            in_parallel(&all, threads, &work, &mut |portion, numbers| {
+                assert_eq!(portion[0].number, numbers[0]);
+                told.extend(numbers);
+            });
+            assert!(told.into_iter().eq(0..40), "{threads}");
+        }
+        in_parallel(&[], 4, &|_| (), &mut |_, ()| panic!("there was nothing to do"));
+    }
+
+    #[test]
+    #[should_panic(expected = "portion 3")]
+    fn a_panic_in_a_thread_is_passed_on() {
+        let lines: Vec<Line> = (0..9).map(|at| Line { number: at, range: 0..0 }).collect();
+        let all: Vec<&[Line]> = lines.chunks(1).collect();
+        let work = |portion: &[Line]| assert_ne!(portion[0].number, 3, "portion 3");
+        in_parallel(&all, 2, &work, &mut |_, ()| {});
     }
 }

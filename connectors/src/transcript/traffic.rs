@@ -323,6 +323,29 @@ mod tests {
     }
 
     #[test]
+    fn a_message_is_the_same_whether_others_are_wanted_or_not() {
+        let line = r#"{"provider":"openai","endpoint":"chat","request":{"x":[1.50],"messages":[{"role":"system","content":"s","y":1},{"role":"user","content":"hi","z":null}]},
+            "response":{"w":2,"choices":[{"index":0,"v":3,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}}"#;
+        let json = Json::parse(line.as_bytes()).unwrap();
+        let exchange = Exchange::from_json(&json).unwrap();
+        let Reading::Known(adapter) = reading(&exchange) else { panic!("opaque") };
+        let told = |wanted: &dyn Fn(&Position, Sight) -> bool| {
+            let (mut nodes, context) = (Vec::new(), ReadContext::at(Timestamp::from_seconds(5)));
+            visit(adapter, &exchange, Conversation::new(""), &context, wanted, &mut |node| {
+                nodes.push((node.position, format!("{node:?}")));
+            });
+            nodes
+        };
+        let all = told(&|_, _| true);
+        assert_eq!(all.len(), 3);
+        assert!(all.iter().all(|(_, node)| node.contains("\"p\"")), "each has a residual: {all:?}");
+        for node in &all {
+            assert_eq!(told(&|position, _| *position == node.0), std::slice::from_ref(node));
+        }
+        assert_eq!(told(&|_, sight| sight == Sight::Answer), all[2..]);
+    }
+
+    #[test]
     fn a_stream_without_an_event_answers_nothing() {
         let cut = r#"{"provider":"openai","endpoint":"chat","request":{"messages":[{"role":"user","content":"hi"}]},"response_sse":"data: {\"choi"}"#;
         assert_eq!(last(cut), (MessageStatus::Complete, None, None, false));

@@ -253,6 +253,18 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_is_folded_once_by_each_adapter() {
+        use super::super::{anthropic, dialect};
+        let line = r#"{"provider":"p","endpoint":"e","response_sse":"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\\u00e9\"}}],\"n\":1.50}\n\ndata: {\"error\":{\"code\":5}}\n\n"}"#;
+        let json = Json::parse(line.as_bytes()).unwrap();
+        let exchange = Exchange::from_json(&json).unwrap();
+        let chat = exchange.folded(&dialect::OPENAI_CHAT).unwrap();
+        assert!(Rc::ptr_eq(&chat, &exchange.folded(&dialect::OPENAI_CHAT).unwrap()));
+        assert_ne!(chat.folded.body, exchange.folded(&anthropic::MESSAGES).unwrap().folded.body);
+        assert!(chat.folded.error.is_some() && !chat.is_empty && !chat.folded.complete);
+    }
+
+    #[test]
     fn a_line_is_read_whatever_its_framing() {
         let line = r#"{"provider":"p","endpoint":"e","status":"200 OK","recorded_at":null,"response_headers":{"date":"Fri, 08 May 2026 12:00:00 GMT"},"framing":"sse","request":"text","response":null,"response_sse":"data: 1\n\n"}"#;
         let json = Json::parse(line.as_bytes()).unwrap();

@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use super::quick::next_stop;
 use super::{Json, Object};
 
 impl Json<'_> {
@@ -78,20 +77,25 @@ fn write_members<'a, 'j: 'a>(
 
 /// Appends `text` as a JSON string: only what JSON demands is escaped, so non-ASCII text stays readable.
 pub fn write_string(text: &str, out: &mut String) {
-    out.reserve(text.len() + 2);
     out.push('"');
     let mut plain = 0;
-    while let Some(at) = next_stop(text.as_bytes(), plain) {
+    for (at, byte) in text.bytes().enumerate() {
+        let escape = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            0x08 => "\\b",
+            0x0c => "\\f",
+            0..=0x1f => "",
+            _ => continue,
+        };
         out.push_str(&text[plain..at]);
-        match text.as_bytes()[at] {
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            0x08 => out.push_str("\\b"),
-            0x0c => out.push_str("\\f"),
-            byte => out.push_str(&format!("\\u{byte:04x}")),
+        if escape.is_empty() {
+            out.push_str(&format!("\\u{byte:04x}"));
+        } else {
+            out.push_str(escape);
         }
         plain = at + 1;
     }
