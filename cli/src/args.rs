@@ -46,7 +46,8 @@ pub struct Common {
     /// Threads to work on [default: one per core]
     #[arg(long, global = true, env = "GRISTMILL_THREADS", value_name = "N")]
     pub threads: Option<usize>,
-    /// What makes vectors of texts: static:FOLDER, or command:PROGRAM ARGUMENTS
+    /// What makes vectors of texts: static (a small model in the program), static:FOLDER, bert:FOLDER, or command:PROGRAM ARGUMENTS
+    /// [default: static, where vectors are asked for]
     #[arg(long, global = true, env = "GRISTMILL_EMBEDDER", value_name = "SPEC")]
     pub embedder: Option<String>,
     /// Prices of models, in YAML, over those that are shipped; may be repeated
@@ -353,7 +354,7 @@ pub struct Search {
     /// How many grains to show
     #[arg(long, short = 'n', default_value_t = 10, value_name = "N")]
     pub limit: usize,
-    /// How to search [default: hybrid with an embedder, text without]
+    /// How to search [default: hybrid if an embedder is named, else text]
     #[arg(long, value_enum)]
     pub mode: Option<SearchMode>,
 }
@@ -497,7 +498,7 @@ pub struct Reindex {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub vectors: Vec<PathBuf>,
     /// Index vectors of the texts of all grains, made by the embedder
-    #[arg(long, requires = "embedder", conflicts_with = "vectors")]
+    #[arg(long, conflicts_with = "vectors")]
     pub embed: bool,
 }
 

@@ -49,7 +49,7 @@ pub enum EngineError {
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The vectors of the lake can't answer.
-    #[error("no vectors to search: {0}; `gristmill reindex --vectors FILE` or `--embedder SPEC` makes them")]
+    #[error("no vectors to search: {0}; `gristmill reindex --embed` makes them, or `--vectors FILE` takes them in")]
     Vectors(String),
     /// Input was refused and the caller asked to stop at that.
     #[error("{source_uri}: {error}; `--on-error quarantine` would set it aside and go on")]

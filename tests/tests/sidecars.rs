@@ -308,7 +308,7 @@ async fn searches_by_vectors_and_by_both_find_a_text_by_itself_and_never_answer_
     std::fs::remove_file(file).unwrap();
     let hurt = reopened(folder.path()).await;
     let refused = ask(&hurt, "SELECT score FROM vector_search('anything', 5)").await.unwrap_err();
-    assert!(refused.to_string().contains("has none of this model"), "{refused}");
+    assert!(refused.to_string().contains("has none of the model `letters`"), "{refused}");
     let missing = ask(&hurt, "SELECT index FROM indexes WHERE state = 'missing'").await.unwrap();
     assert_eq!(missing, [["vectors:letters"]]);
 }

@@ -22,8 +22,9 @@ mod verify;
 
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 
-use gristmill_engine::index::vectors::embed::{Embedder, embedder};
+use gristmill_engine::index::vectors::embed::{Embedder, ShippedEmbedder, embedder};
 use gristmill_schemas::message::price::PriceTable;
 
 use crate::args::{Arguments, Command, Common, Grain, Results};
@@ -86,10 +87,12 @@ impl Context {
         self.common.lake.as_deref().unwrap_or("lake")
     }
 
-    /// The embedder that was named, if one was.
-    pub fn embedder(&self) -> Result<Option<std::sync::Arc<dyn Embedder>>, Failure> {
-        let named = self.common.embedder.as_deref().map(embedder).transpose();
-        named.map_err(|error| Failure::usage(error.to_string()))
+    /// The embedder that was named, else the one that is part of the program, which costs nothing until it embeds.
+    pub fn embedder(&self) -> Result<Arc<dyn Embedder>, Failure> {
+        match self.common.embedder.as_deref() {
+            Some(named) => embedder(named).map_err(|error| Failure::usage(error.to_string())),
+            None => Ok(Arc::new(ShippedEmbedder)),
+        }
     }
 
     /// The price tables that were named, in their order.

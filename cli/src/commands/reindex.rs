@@ -26,7 +26,7 @@ pub async fn run(context: &Context, arguments: Reindex) -> Result<Outcome, Failu
     let lake = context.open_lake().await?;
     let source = match (&arguments.vectors[..], arguments.embed) {
         ([], false) => None,
-        ([], true) => context.embedder()?.map(VectorSource::Embedder),
+        ([], true) => Some(VectorSource::Embedder(context.embedder()?)),
         (files, _) => {
             let files = VectorFiles::read(files).map_err(|error| Failure::usage(error.to_string()))?;
             Some(VectorSource::Files(Arc::new(files)))

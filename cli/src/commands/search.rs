@@ -17,12 +17,12 @@ pub async fn run(context: &Context, arguments: Search) -> Result<Outcome, Failur
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
     let memory = context.common.memory.map(|memory| memory.0 as usize);
-    let embedder = context.embedder()?;
+    let embedder = Some(context.embedder()?);
     let mode = match arguments.mode {
         Some(args::SearchMode::Text) => SearchMode::Text,
         Some(args::SearchMode::Vector) => SearchMode::Vector,
         Some(args::SearchMode::Hybrid) => SearchMode::Hybrid,
-        None if embedder.is_some() => SearchMode::Hybrid,
+        None if context.common.embedder.is_some() => SearchMode::Hybrid,
         None => SearchMode::Text,
     };
     let options = SqlOptions { threads: context.threads(), memory, embedder, ..SqlOptions::default() };

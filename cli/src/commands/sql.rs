@@ -45,7 +45,7 @@ pub fn options(context: &Context) -> Result<SqlOptions, Failure> {
         prices,
         threads: context.threads(),
         memory: context.common.memory.map(|memory| memory.0 as usize),
-        embedder: context.embedder()?,
+        embedder: Some(context.embedder()?),
     })
 }
 

@@ -244,17 +244,14 @@ impl LakeVectors {
     pub async fn open(lake: &Lake, model: Option<&str>) -> Result<LakeVectors> {
         let files = files_of(lake).await?;
         let segments = lake.segments()?;
-        let name = match model {
-            Some(model) => file_name(model),
-            None => only_name(&files)?,
+        let (name, named) = match model {
+            Some(model) => (file_name(model), format!("the model `{model}`")),
+            None => (only_name(&files)?, "this model".to_owned()),
         };
         let mut opened = Vec::with_capacity(segments.len());
         for segment in &segments {
             if !files.get(&segment.id).is_some_and(|names| names.contains(&name)) {
-                return Err(EngineError::Vectors(format!(
-                    "the segment {} has none of this model",
-                    segment.id.as_str()
-                )));
+                return Err(EngineError::Vectors(format!("the segment {} has none of {named}", segment.id.as_str())));
             }
             opened.push(lake.sidecars().vectors(lake.location(), segment, &name).await?);
         }

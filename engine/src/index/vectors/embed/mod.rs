@@ -2,12 +2,14 @@
 //!
 //! | written | embeds by |
 //! |---|---|
-//! | `static:FOLDER` | the mean of the vectors of a text's tokens: `tokenizer.json` and `model.safetensors` in the folder |
+//! | `static` | the mean of the vectors of a text's tokens, from the table that is part of the program |
+//! | `static:FOLDER` | the same from `tokenizer.json` and `model.safetensors` in the folder |
 //! | `command:PROGRAM ARGUMENTS` | a program that reads a JSON text per line and writes a JSON array of numbers for each |
 //!
-//! Programs are only ever those that a user names: nothing in a lake says what to run.
+//! Models and programs are only ever those that a user names: nothing in a lake says what to read or run.
 
 mod command;
+mod shipped;
 mod static_table;
 
 use std::fmt;
@@ -15,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use command::CommandEmbedder;
+pub use shipped::ShippedEmbedder;
 pub use static_table::StaticEmbedder;
 
 use super::Metric;
@@ -23,7 +26,7 @@ use super::Metric;
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
     /// Nobody knows such an embedder.
-    #[error("`{0}` is no embedder; `static:FOLDER` and `command:PROGRAM ARGUMENTS` are")]
+    #[error("`{0}` is no embedder; `static`, `static:FOLDER` and `command:PROGRAM ARGUMENTS` are")]
     Unknown(String),
     /// The model can't be read.
     #[error("can't read the model in `{folder}`: {reason}")]
@@ -31,6 +34,14 @@ pub enum EmbedError {
         /// Where it is.
         folder: String,
         /// What is wrong with it.
+        reason: String,
+    },
+    /// The model can't be applied to a text.
+    #[error("the model `{model}` failed: {reason}")]
+    Run {
+        /// Its name.
+        model: String,
+        /// What went wrong.
         reason: String,
     },
     /// The program failed, or answered what isn't vectors.
@@ -59,7 +70,7 @@ pub trait Embedder: fmt::Debug + Send + Sync {
     /// A vector for each text, in order. A text without anything that the model knows has one without direction.
     ///
     /// # Errors
-    /// [`EmbedError::Command`].
+    /// [`EmbedError::Command`] and [`EmbedError::Run`].
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError>;
 }
 
@@ -69,8 +80,21 @@ pub trait Embedder: fmt::Debug + Send + Sync {
 /// [`EmbedError`].
 pub fn embedder(text: &str) -> Result<Arc<dyn Embedder>, EmbedError> {
     match text.split_once(':') {
+        None if text == "static" => Ok(Arc::new(ShippedEmbedder)),
         Some(("static", folder)) => Ok(Arc::new(StaticEmbedder::open(Path::new(folder))?)),
         Some(("command", words)) => Ok(Arc::new(CommandEmbedder::start(words)?)),
         _ => Err(EmbedError::Unknown(text.to_owned())),
     }
+}
+
+/// What is wrong with a model, before it is known whose it is.
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+fn in_folder(folder: &Path, fault: &Fault) -> EmbedError {
+    EmbedError::Model { folder: folder.display().to_string(), reason: fault.to_string() }
+}
+
+/// The name of the model in `folder`: the folder's.
+fn name_of(folder: &Path) -> Option<String> {
+    Some(std::path::absolute(folder).ok()?.file_name()?.to_string_lossy().into_owned())
 }

@@ -6,10 +6,11 @@ use std::path::Path;
 use gristmill_connectors::source::SourceBytes;
 use half::f16;
 use rayon::prelude::*;
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tokenizers::Tokenizer;
 
-use super::{EmbedError, Embedder};
+use super::{EmbedError, Embedder, Fault, in_folder, name_of};
 use crate::index::vectors::DIMENSION_LIMIT;
 
 /// A table of token vectors and the tokenizer that it belongs to.
@@ -25,28 +26,31 @@ pub struct StaticEmbedder {
 /// The table in the file.
 const TABLE: &str = "embeddings";
 
-/// The factors of the rows of a table of bytes.
+/// The factors of the rows of a table of small numbers.
 const SCALES: &str = "scales";
 
 impl StaticEmbedder {
     /// The model in `folder`: `tokenizer.json`, and `model.safetensors` with a table `embeddings` (or only one table) of f4,
-    /// f2, or bytes with a factor for each row in `scales`. It is called as the folder is.
+    /// f2, or, with a factor for each row in `scales`, of bytes (I8) or of two numbers in a byte (U8; 8 is added to each, the
+    /// first is in the lower half). It is called as the folder is.
     ///
     /// # Errors
     /// [`EmbedError::Model`].
     pub fn open(folder: &Path) -> Result<StaticEmbedder, EmbedError> {
-        let fault = |reason: &dyn std::fmt::Display| EmbedError::Model {
-            folder: folder.display().to_string(),
-            reason: reason.to_string(),
+        let open = || {
+            let bytes = SourceBytes::map(&folder.join("model.safetensors"))?;
+            let mut tokenizer = Tokenizer::from_file(folder.join("tokenizer.json"))?;
+            tokenizer.with_padding(None);
+            tokenizer.with_truncation(None)?;
+            StaticEmbedder::new(name_of(folder).unwrap_or_else(|| "static".to_owned()), tokenizer, &bytes)
         };
-        let bytes = SourceBytes::map(&folder.join("model.safetensors")).map_err(|error| fault(&error))?;
-        let (dimensions, table) = table(&bytes).map_err(|error| fault(&error))?;
-        let mut tokenizer = Tokenizer::from_file(folder.join("tokenizer.json")).map_err(|error| fault(&error))?;
-        tokenizer.with_padding(None);
-        tokenizer.with_truncation(None).map_err(|error| fault(&error))?;
-        let name = std::path::absolute(folder).ok();
-        let name = name.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-        Ok(StaticEmbedder { model: name.unwrap_or_else(|| "static".to_owned()), tokenizer, dimensions, table })
+        open().map_err(|fault| in_folder(folder, &fault))
+    }
+
+    /// The model `model` whose table is in `bytes`.
+    pub(super) fn new(model: String, tokenizer: Tokenizer, bytes: &[u8]) -> Result<StaticEmbedder, Fault> {
+        let (dimensions, table) = table(bytes)?;
+        Ok(StaticEmbedder { model, tokenizer, dimensions, table })
     }
 
     fn mean(&self, text: &str) -> Vec<f32> {
@@ -78,8 +82,6 @@ impl Embedder for StaticEmbedder {
     }
 }
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
-
 /// The dimensions and the numbers of the table.
 fn table(bytes: &[u8]) -> Result<(usize, Vec<f32>), Fault> {
     let tensors = SafeTensors::deserialize(bytes)?;
@@ -89,22 +91,41 @@ fn table(bytes: &[u8]) -> Result<(usize, Vec<f32>), Fault> {
         _ => return Err(format!("it has several tables, none called `{TABLE}`").into()),
     };
     let view = tensors.tensor(name)?;
-    let [_, dimensions] = view.shape()[..] else { return Err("its table doesn't have two dimensions".into()) };
+    let [rows, width] = view.shape()[..] else { return Err("its table doesn't have two dimensions".into()) };
+    let dimensions = if view.dtype() == Dtype::U8 { width.saturating_mul(2) } else { width };
     if !(1..=DIMENSION_LIMIT).contains(&dimensions) {
         return Err("its vectors have impossible dimensions".into());
     }
-    let data = view.data();
-    let numbers: Vec<f32> = match view.dtype() {
-        Dtype::F32 => four_bytes(data).collect(),
-        Dtype::F16 => data.chunks_exact(2).map(|two| f16::from_le_bytes([two[0], two[1]]).to_f32()).collect(),
-        Dtype::I8 => {
-            let scales = tensors.tensor(SCALES)?;
-            let rows = data.chunks_exact(dimensions).zip(four_bytes(scales.data()));
-            rows.flat_map(|(row, scale)| row.iter().map(move |byte| f32::from(*byte as i8) * scale)).collect()
+    let bytes = view.data().iter();
+    let numbers = match view.dtype() {
+        Dtype::I8 => scaled(&tensors, dimensions, bytes.map(|byte| f32::from(*byte as i8)))?,
+        Dtype::U8 => {
+            let halves = bytes.flat_map(|byte| [byte & 15, byte >> 4]);
+            scaled(&tensors, dimensions, halves.map(|half| f32::from(half) - 8.0))?
         }
-        other => return Err(format!("its table is of {other:?}; F32, F16 and I8 are read").into()),
+        _ => floats(&view)?,
     };
-    Ok((dimensions, numbers))
+    match numbers.len() == rows.saturating_mul(dimensions) {
+        true => Ok((dimensions, numbers)),
+        false => Err("its rows and their factors aren't as many".into()),
+    }
+}
+
+/// Each of `numbers` times the factor of its row.
+fn scaled(tensors: &SafeTensors<'_>, dimensions: usize, numbers: impl Iterator<Item = f32>) -> Result<Vec<f32>, Fault> {
+    let scales = floats(&tensors.tensor(SCALES)?)?;
+    let scales = scales.into_iter().flat_map(|scale| std::iter::repeat_n(scale, dimensions));
+    Ok(numbers.zip(scales).map(|(number, scale)| number * scale).collect())
+}
+
+/// The numbers of a table of floats.
+fn floats(view: &TensorView<'_>) -> Result<Vec<f32>, Fault> {
+    let data = view.data();
+    match view.dtype() {
+        Dtype::F32 => Ok(four_bytes(data).collect()),
+        Dtype::F16 => Ok(data.chunks_exact(2).map(|two| f16::from_le_bytes([two[0], two[1]]).to_f32()).collect()),
+        other => Err(format!("its table is of {other:?}; F32, F16, I8 and U8 are read").into()),
+    }
 }
 
 fn four_bytes(data: &[u8]) -> impl Iterator<Item = f32> {
@@ -113,8 +134,6 @@ fn four_bytes(data: &[u8]) -> impl Iterator<Item = f32> {
 
 #[cfg(test)]
 mod tests {
-    use safetensors::tensor::TensorView;
-
     use super::*;
 
     #[test]
@@ -130,6 +149,14 @@ mod tests {
         let bytes = safetensors::serialize([("embeddings", &rows), ("scales", &factors)], None).unwrap();
         assert_eq!(table(&bytes).unwrap(), (2, vec![1.0, -1.0, 2.0, 0.0]));
         assert!(table(&bytes[..bytes.len() - 1]).is_err());
+
+        let scales: Vec<u8> = [0.5, 2.0].iter().flat_map(|number| f16::from_f64(*number).to_le_bytes()).collect();
+        let rows = TensorView::new(Dtype::U8, vec![2, 1], &[0x1f, 0x98]).unwrap();
+        let factors = TensorView::new(Dtype::F16, vec![2], &scales).unwrap();
+        let bytes = safetensors::serialize([("embeddings", &rows), ("scales", &factors)], None).unwrap();
+        assert_eq!(table(&bytes).unwrap(), (2, vec![3.5, -3.5, 0.0, 2.0]));
+        let alone = safetensors::serialize([("embeddings", &rows)], None).unwrap();
+        assert!(table(&alone).unwrap_err().to_string().contains("scales"));
         assert!(table(b"nothing").is_err());
     }
 }
