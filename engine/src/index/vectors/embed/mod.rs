@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `static` | the mean of the vectors of a text's tokens, from the table that is part of the program |
 //! | `static:FOLDER` | the same from `tokenizer.json` and `model.safetensors` in the folder |
+//! | `bert:FOLDER` | a sentence transformer of BERT's kind: `config.json`, `tokenizer.json` and `model.safetensors` in the folder |
 //! | `command:PROGRAM ARGUMENTS` | a program that reads a JSON text per line and writes a JSON array of numbers for each |
 //!
 //! Models and programs are only ever those that a user names: nothing in a lake says what to read or run.
 
+mod bert;
 mod command;
 mod shipped;
 mod static_table;
@@ -16,6 +18,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use bert::BertEmbedder;
 pub use command::CommandEmbedder;
 pub use shipped::ShippedEmbedder;
 pub use static_table::StaticEmbedder;
@@ -26,7 +29,7 @@ use super::Metric;
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
     /// Nobody knows such an embedder.
-    #[error("`{0}` is no embedder; `static`, `static:FOLDER` and `command:PROGRAM ARGUMENTS` are")]
+    #[error("`{0}` is no embedder; `static`, `static:FOLDER`, `bert:FOLDER` and `command:PROGRAM ARGUMENTS` are")]
     Unknown(String),
     /// The model can't be read.
     #[error("can't read the model in `{folder}`: {reason}")]
@@ -82,6 +85,7 @@ pub fn embedder(text: &str) -> Result<Arc<dyn Embedder>, EmbedError> {
     match text.split_once(':') {
         None if text == "static" => Ok(Arc::new(ShippedEmbedder)),
         Some(("static", folder)) => Ok(Arc::new(StaticEmbedder::open(Path::new(folder))?)),
+        Some(("bert", folder)) => Ok(Arc::new(BertEmbedder::open(Path::new(folder))?)),
         Some(("command", words)) => Ok(Arc::new(CommandEmbedder::start(words)?)),
         _ => Err(EmbedError::Unknown(text.to_owned())),
     }

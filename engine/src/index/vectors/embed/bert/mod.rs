@@ -1,0 +1,201 @@
+//! Sentence transformers of BERT's kind: every token's vector depends on all tokens of the text, and the text's vector is made of
+//! them. A thousand times the work of a table of token vectors.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `settings` | what do the files say about the model? |
+//! | `model` | what do its layers make of tokens? |
+//! | `batches` | which texts go through the model together? |
+
+mod batches;
+mod model;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+
+use candle_core::{DType, Device};
+use candle_nn::VarBuilder;
+use gristmill_connectors::source::SourceBytes;
+use rayon::prelude::*;
+use tokenizers::{PostProcessor, Tokenizer, TruncationParams};
+
+use self::batches::{Workers, batches};
+use self::model::Model;
+use self::settings::{Pooling, Settings};
+use super::{EmbedError, Embedder, Fault, in_folder, name_of};
+
+/// A sentence transformer of BERT's kind.
+pub struct BertEmbedder {
+    name: String,
+    settings: Settings,
+    tokenizer: Tokenizer,
+    model: Model,
+    workers: Workers,
+}
+
+/// Texts whose tokens are in memory at a time.
+const TEXTS: usize = 4_096;
+
+const WEIGHTS: &str = "model.safetensors";
+
+impl BertEmbedder {
+    /// The model in `folder`: `config.json`, `tokenizer.json` and `model.safetensors`, and what there is of `modules.json`,
+    /// `1_Pooling/config.json`, `sentence_bert_config.json` and `tokenizer_config.json`. It is called as the folder is. Weights
+    /// take four bytes each in memory, whatever they take in the file.
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`].
+    pub fn open(folder: &Path) -> Result<BertEmbedder, EmbedError> {
+        BertEmbedder::read(folder).map_err(|fault| in_folder(folder, &fault))
+    }
+
+    fn read(folder: &Path) -> Result<BertEmbedder, Fault> {
+        let settings = Settings::read(folder)?;
+        let tokenizer = tokenizer(&settings)?;
+        let bytes = weights(&settings.folder)?;
+        let weights = VarBuilder::from_slice_safetensors(&bytes, DType::F32, &Device::Cpu)
+            .map_err(|error| format!("`{WEIGHTS}`: {error}"))?;
+        // Weights of models with a head of their own stand under the name of the model's type.
+        let weights = match weights.contains_tensor("bert.embeddings.word_embeddings.weight") {
+            true => weights.pp("bert"),
+            false => weights,
+        };
+        let model = Model::load(&settings.config, &weights).map_err(|error| format!("`{WEIGHTS}`: {error}"))?;
+        let name = name_of(folder).unwrap_or_else(|| "bert".to_owned());
+        Ok(BertEmbedder { name, settings, tokenizer, model, workers: Workers::start()? })
+    }
+
+    fn tokens(&self, text: &str) -> Result<Vec<u32>, Fault> {
+        let encoding = match self.settings.lower_case {
+            true => self.tokenizer.encode_fast(text.to_lowercase(), true)?,
+            false => self.tokenizer.encode_fast(text, true)?,
+        };
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The vectors of `texts`, whose tokens are all in memory.
+    fn embed_some(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Fault> {
+        let tokens: Vec<Vec<u32>> = texts.par_iter().map(|text| self.tokens(text)).collect::<Result<_, _>>()?;
+        // The longest first: the cores end nearly together if what is left last is short.
+        let mut order: Vec<usize> = (0..tokens.len()).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(tokens[*at].len()));
+        let sorted: Vec<&[u32]> = order.iter().map(|at| &*tokens[*at]).collect();
+        let config = &self.settings.config;
+        let width = config.intermediate_size.max(3 * config.hidden_size);
+        let made = self.workers.each(&batches(&sorted, width), |batch| self.apply(batch))?;
+        let mut vectors = vec![Vec::new(); texts.len()];
+        for (at, vector) in order.into_iter().zip(made.into_iter().flatten()) {
+            vectors[at] = vector;
+        }
+        Ok(vectors)
+    }
+
+    /// The vectors of texts that go through the model together.
+    fn apply(&self, texts: &[&[u32]]) -> candle_core::Result<Vec<Vec<f32>>> {
+        let hidden = self.model.apply(texts)?;
+        let mut rest = &*hidden;
+        let mut vectors = Vec::with_capacity(texts.len());
+        for tokens in texts {
+            let (own, after) = rest.split_at(tokens.len() * self.settings.config.hidden_size);
+            vectors.push(self.pooled(own));
+            rest = after;
+        }
+        Ok(vectors)
+    }
+
+    /// One vector of those of a text's tokens, which stand one after another.
+    fn pooled(&self, tokens: &[f32]) -> Vec<f32> {
+        let width = self.settings.config.hidden_size;
+        let mut rows = tokens.chunks_exact(width);
+        let count = rows.len().max(1) as f32;
+        let mut vector = rows.next().map_or_else(|| vec![0.0; width], <[f32]>::to_vec);
+        let join: fn(f32, f32) -> f32 = match self.settings.pooling {
+            Pooling::First => |first, _| first,
+            Pooling::Mean => |sum, number| sum + number,
+            Pooling::Greatest => f32::max,
+        };
+        for row in rows {
+            vector.iter_mut().zip(row).for_each(|(number, other)| *number = join(*number, *other));
+        }
+        if self.settings.pooling == Pooling::Mean {
+            vector.iter_mut().for_each(|sum| *sum /= count);
+        }
+        if self.settings.normalised {
+            let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt().max(SHORTEST);
+            vector.iter_mut().for_each(|number| *number /= length);
+        }
+        vector
+    }
+}
+
+/// What a vector's length is taken for that has nearly none.
+const SHORTEST: f32 = 1e-12;
+
+impl Embedder for BertEmbedder {
+    fn model(&self) -> &str {
+        &self.name
+    }
+
+    fn dimensions(&self) -> usize {
+        self.settings.config.hidden_size
+    }
+
+    fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let fault = |fault: Fault| EmbedError::Run { model: self.name.clone(), reason: fault.to_string() };
+        let mut vectors = Vec::with_capacity(texts.len());
+        for texts in texts.chunks(TEXTS) {
+            vectors.extend(self.embed_some(texts).map_err(fault)?);
+        }
+        Ok(vectors)
+    }
+}
+
+impl fmt::Debug for BertEmbedder {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("BertEmbedder")
+            .field("name", &self.name)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The tokenizer of the model, which cuts texts off where the model's limit is.
+fn tokenizer(settings: &Settings) -> Result<Tokenizer, Fault> {
+    let path = settings.folder.join("tokenizer.json");
+    if !path.exists() {
+        return Err("it has no `tokenizer.json`".into());
+    }
+    let fault = |error: Fault| format!("`tokenizer.json`: {error}");
+    let mut tokenizer = Tokenizer::from_file(path).map_err(fault)?;
+    let greatest = tokenizer.get_vocab(true).into_values().max();
+    if greatest.is_none_or(|token| token as usize >= settings.config.vocab_size) {
+        return Err(
+            format!("its tokenizer has other tokens than the {} of the model", settings.config.vocab_size).into()
+        );
+    }
+    if tokenizer.get_post_processor().is_some_and(|added| added.added_tokens(false) >= settings.tokens) {
+        return Err("its tokenizer adds more tokens to a text than the model reads".into());
+    }
+    let truncation = TruncationParams { max_length: settings.tokens, ..TruncationParams::default() };
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(Some(truncation)).map_err(fault)?;
+    Ok(tokenizer)
+}
+
+/// The bytes of the weights in `folder`.
+fn weights(folder: &Path) -> Result<SourceBytes, Fault> {
+    let path = folder.join(WEIGHTS);
+    let has = |name: &str| folder.join(name).exists();
+    match () {
+        () if path.exists() => Ok(SourceBytes::map(&path)?),
+        () if has("model.safetensors.index.json") => Err("its weights are in several files; one is read".into()),
+        () if has("pytorch_model.bin") => {
+            Err(format!("its weights are in `pytorch_model.bin` only, which can hold code; save them as `{WEIGHTS}`")
+                .into())
+        }
+        () => Err(format!("it has no `{WEIGHTS}`").into()),
+    }
+}

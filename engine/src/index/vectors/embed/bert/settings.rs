@@ -1,0 +1,216 @@
+//! What the files of a sentence transformer say about it: sizes, how many tokens it reads, how the vectors of tokens become one.
+//! Nothing of its weights.
+
+use std::path::{Component, Path, PathBuf};
+
+use candle_transformers::models::bert::{Config, HiddenAct, PositionEmbeddingType};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::index::vectors::DIMENSION_LIMIT;
+use crate::index::vectors::embed::Fault;
+
+/// Layers of a model at most.
+const LAYER_LIMIT: usize = 256;
+
+/// Bytes of a file of settings at most.
+const FILE_LIMIT: u64 = 16 << 20;
+
+/// Tokens that fit a model at least: those that stand around every text, and some of the text.
+const LEAST_TOKENS: usize = 8;
+
+/// How the vectors of a text's tokens become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pooling {
+    /// The first token's.
+    First,
+    /// Their mean.
+    Mean,
+    /// The greatest of each number.
+    Greatest,
+}
+
+/// A model without its weights.
+#[derive(Debug)]
+pub(super) struct Settings {
+    /// The sizes of its parts.
+    pub(super) config: Config,
+    /// Where its tokenizer and weights are.
+    pub(super) folder: PathBuf,
+    /// Tokens of a text at most, those around it counted.
+    pub(super) tokens: usize,
+    /// Texts are in lower case before they become tokens.
+    pub(super) lower_case: bool,
+    pub(super) pooling: Pooling,
+    /// Its vectors have the length 1.
+    pub(super) normalised: bool,
+}
+
+impl Settings {
+    /// What the files in `folder` say. `config.json` is needed. Without `modules.json` the tokens' vectors become one as
+    /// `1_Pooling/config.json` says, else by their mean, of the length 1.
+    pub(super) fn read(folder: &Path) -> Result<Settings, Fault> {
+        let modules = Modules::read(folder)?;
+        let inner = folder.join(&modules.transformer);
+        let declared: Declared = read(&inner.join("config.json"))?.ok_or("it has no `config.json`")?;
+        let config = declared.checked()?;
+        let sentences: Sentences = read(&inner.join("sentence_bert_config.json"))?.unwrap_or_default();
+        let tokenizer: TokenizerSettings = read(&inner.join("tokenizer_config.json"))?.unwrap_or_default();
+        // Tokenizers without a limit of their own are given one of 10^30.
+        let limits = [sentences.max_seq_length.map(|limit| limit as f64), tokenizer.model_max_length];
+        let limit = limits.into_iter().flatten().next().unwrap_or(f64::INFINITY) as usize;
+        let tokens = limit.min(config.max_position_embeddings);
+        if tokens < LEAST_TOKENS {
+            return Err(format!("it reads {tokens} tokens of a text").into());
+        }
+        let pooling = read::<Map<String, Value>>(&folder.join(&modules.pooling).join("config.json"))?;
+        Ok(Settings {
+            pooling: pooling.map_or(Ok(Pooling::Mean), |pooling| pooling_of(&pooling))?,
+            config,
+            folder: inner,
+            tokens,
+            lower_case: sentences.do_lower_case,
+            normalised: modules.normalised,
+        })
+    }
+}
+
+/// Of `modules.json`.
+struct Modules {
+    transformer: PathBuf,
+    pooling: PathBuf,
+    normalised: bool,
+}
+
+#[derive(Deserialize)]
+struct Module {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    path: PathBuf,
+}
+
+impl Modules {
+    fn read(folder: &Path) -> Result<Modules, Fault> {
+        let mut modules =
+            Modules { transformer: PathBuf::new(), pooling: PathBuf::from("1_Pooling"), normalised: true };
+        let Some(listed) = read::<Vec<Module>>(&folder.join("modules.json"))? else { return Ok(modules) };
+        modules.normalised = false;
+        for module in listed {
+            if module.path.components().any(|part| !matches!(part, Component::Normal(_))) {
+                return Err(format!("its module `{}` lies outside of it", module.path.display()).into());
+            }
+            match module.kind.rsplit('.').next() {
+                Some("Transformer") => modules.transformer = module.path,
+                Some("Pooling") => modules.pooling = module.path,
+                Some("Normalize") => modules.normalised = true,
+                _ => return Err(format!("its module `{}` can't be applied", module.kind).into()),
+            }
+        }
+        Ok(modules)
+    }
+}
+
+/// Of `config.json`.
+#[derive(Deserialize)]
+struct Declared {
+    model_type: Option<String>,
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    intermediate_size: usize,
+    hidden_act: String,
+    max_position_embeddings: usize,
+    type_vocab_size: usize,
+    #[serde(default = "default_epsilon")]
+    layer_norm_eps: f64,
+    position_embedding_type: Option<String>,
+}
+
+const fn default_epsilon() -> f64 {
+    1e-12
+}
+
+impl Declared {
+    fn checked(self) -> Result<Config, Fault> {
+        if let Some(other) = self.model_type.as_deref().filter(|name| *name != "bert") {
+            return Err(format!("it is of the type `{other}`; `bert` is read").into());
+        }
+        if let Some(other) = self.position_embedding_type.as_deref().filter(|name| *name != "absolute") {
+            return Err(format!("its positions are of the type `{other}`; `absolute` is read").into());
+        }
+        let hidden_act = match &*self.hidden_act {
+            "gelu" => HiddenAct::Gelu,
+            "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => HiddenAct::GeluApproximate,
+            "relu" => HiddenAct::Relu,
+            other => {
+                return Err(format!("its activation `{other}` is unknown; gelu, gelu_new and relu are read").into());
+            }
+        };
+        let heads = self.num_attention_heads;
+        let fits = (1..=DIMENSION_LIMIT).contains(&self.hidden_size)
+            && (1..=DIMENSION_LIMIT * 4).contains(&self.intermediate_size)
+            && (1..=LAYER_LIMIT).contains(&self.num_hidden_layers)
+            && heads > 0
+            && self.hidden_size.is_multiple_of(heads);
+        if !fits {
+            return Err("the sizes in its `config.json` are impossible".into());
+        }
+        Ok(Config {
+            vocab_size: self.vocab_size,
+            hidden_size: self.hidden_size,
+            num_hidden_layers: self.num_hidden_layers,
+            num_attention_heads: heads,
+            intermediate_size: self.intermediate_size,
+            hidden_act,
+            max_position_embeddings: self.max_position_embeddings,
+            type_vocab_size: self.type_vocab_size,
+            layer_norm_eps: self.layer_norm_eps,
+            position_embedding_type: PositionEmbeddingType::Absolute,
+            ..Config::default()
+        })
+    }
+}
+
+/// Of `sentence_bert_config.json`.
+#[derive(Default, Deserialize)]
+struct Sentences {
+    max_seq_length: Option<u32>,
+    #[serde(default)]
+    do_lower_case: bool,
+}
+
+/// Of `tokenizer_config.json`.
+#[derive(Default, Deserialize)]
+struct TokenizerSettings {
+    model_max_length: Option<f64>,
+}
+
+/// The one way that `1_Pooling/config.json` names, as a word or as a flag for each.
+fn pooling_of(settings: &Map<String, Value>) -> Result<Pooling, Fault> {
+    let flags = settings.iter().filter(|(_, flag)| **flag == Value::Bool(true));
+    let mut modes: Vec<&str> = flags.filter_map(|(key, _)| key.strip_prefix("pooling_mode_")).collect();
+    modes.extend(settings.get("pooling_mode").and_then(Value::as_str));
+    match modes[..] {
+        ["cls" | "cls_token"] => Ok(Pooling::First),
+        ["mean" | "mean_tokens"] => Ok(Pooling::Mean),
+        ["max" | "max_tokens"] => Ok(Pooling::Greatest),
+        _ => Err(format!("its pooling is `{}`; one of cls, mean and max is read", modes.join(" ")).into()),
+    }
+}
+
+/// The JSON file at `path`; `None` if there is none.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Fault> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let length = match path.metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|error| format!("`{name}`: {error}"))?.len(),
+    };
+    if length > FILE_LIMIT {
+        return Err(format!("its `{name}` has more than {FILE_LIMIT} bytes").into());
+    }
+    let bytes = std::fs::read(path).map_err(|error| format!("`{name}`: {error}"))?;
+    Ok(Some(serde_json::from_slice(&bytes).map_err(|error| format!("`{name}`: {error}"))?))
+}
