@@ -4,6 +4,7 @@
 pub mod binary;
 pub mod conformance;
 pub mod datasets;
+pub mod exact;
 pub mod fixture;
 pub mod grains;
 pub mod kill;

@@ -2,6 +2,8 @@
 //! so that nothing is padded and nothing masked. Products are candle's; what is done number by number is done here, because
 //! candle hands that to one pool for the whole process, whose callers wait for each other in a busy loop.
 
+use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
 use candle_core::op::{Gelu, Relu, UnaryOpT};
 use candle_core::{D, DType, Device, Result, Tensor, bail};
 use candle_nn::VarBuilder;
@@ -191,9 +193,9 @@ impl Norm {
 /// single precision: within 10⁻⁶, and of nothing but products and sums, so that the compiler works on several numbers at once.
 #[inline(always)]
 fn gelu(number: f32) -> f32 {
-    const ABOVE: [f32; 6] = [1.128_379, 0.196_247_25, 0.053_467_234, 0.004_003_567_2, 2.880_389e-4, 1.974_833_5e-6];
-    const BELOW: [f32; 6] = [1.0, 0.507_250_76, 0.116_475_7, 0.015_444_265, 0.001_216_339_4, 3.748_076_5e-5];
-    let place = (number * std::f32::consts::FRAC_1_SQRT_2).clamp(-4.0, 4.0);
+    const ABOVE: [f32; 6] = [FRAC_2_SQRT_PI, 0.196_247_25, 0.053_467_234, 0.004_003_567, 2.880_389e-4, 1.974_833_5e-6];
+    const BELOW: [f32; 6] = [1.0, 0.507_250_8, 0.116_475_7, 0.015_444_265, 0.001_216_339_4, 3.748_076_5e-5];
+    let place = (number * FRAC_1_SQRT_2).clamp(-4.0, 4.0);
     let square = place * place;
     let sum = |parts: [f32; 6]| parts.into_iter().rev().fold(0.0, |sum, part| sum * square + part);
     0.5 * number * (1.0 + place * sum(ABOVE) / sum(BELOW))

@@ -1,0 +1,34 @@
+//! Exact answers, whatever LIMIT says. `cargo run --release --bin exact` asks the same of lakes of millions.
+
+use std::time::Duration;
+
+use gristmill_queries::exec::{Executor, Session};
+use gristmill_queries::sql::{SqlOptions, lake_context};
+use gristmill_tests::binary::gristmill;
+use gristmill_tests::exact::{Corpus, answered};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_aggregates_and_pages_are_those_of_looking_at_every_grain() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let (files, lake) = (place("corpus"), place("lake"));
+    let generate = ["generate", &files, "--grains", "6000", "--file-grains", "2000", "--people", "100", "--quiet"];
+    gristmill().args(generate).assert().success();
+    for number in 0..3 {
+        // A segment each.
+        gristmill()
+            .args(["--lake", &lake, "--quiet", "ingest", &format!("{files}/corpus-{number:05}.mg")])
+            .assert()
+            .success();
+    }
+    let corpus = Corpus::read(files.as_ref()).unwrap();
+    assert_eq!(corpus.len(), 6_000);
+    let lake = gristmill_engine::lake::Lake::open(&lake).await.unwrap();
+    let context = lake_context(&lake, &SqlOptions::default()).await.unwrap();
+    let session = Session { query_timeout: Duration::from_secs(600), ..Session::at(1_800_000_000_000) };
+    let executor = Executor::new(context.clone(), session);
+    for question in corpus.questions(60, 20_261_122) {
+        let got = answered(&context, &executor, &question).await.unwrap();
+        assert_eq!(got, question.wanted, "{}", question.text);
+    }
+}
