@@ -104,6 +104,7 @@ pub async fn ingest(
     while let Some(admission) = admissions.next().await {
         run.take(admission?).await?;
     }
+    run.strays.tell();
     let mut report = run.end().await?;
     report.took(started.elapsed());
     Ok(report)
@@ -124,7 +125,40 @@ struct Ingest<'l> {
     writing: Option<Writing>,
     limits: BatchLimits,
     now: i64,
+    strays: Strays,
     report: IngestReport,
+}
+
+/// Files that hold nothing to take in, as folders have them. They are told in one line, however many they are.
+#[derive(Debug, Default)]
+struct Strays {
+    count: u64,
+    /// The first few.
+    names: Vec<String>,
+}
+
+/// Strays that are named.
+const STRAYS_NAMED: usize = 4;
+
+impl Strays {
+    fn add(&mut self, uri: String) {
+        tracing::debug!(source = uri, "passed over");
+        self.count += 1;
+        if self.names.len() < STRAYS_NAMED {
+            self.names.push(uri);
+        }
+    }
+
+    fn tell(&self) {
+        if self.count > 0 {
+            let more = if self.count as usize > self.names.len() { " …" } else { "" };
+            tracing::warn!(
+                "{} passed over, neither containers, frames, grains nor transcripts: {}{more}",
+                self.count,
+                self.names.join(", ")
+            );
+        }
+    }
 }
 
 /// What writing a segment yields: the grains for another attempt, the segment if there is anything new, and what was left
@@ -159,6 +193,7 @@ impl<'l> Ingest<'l> {
             writing: None,
             limits: BatchLimits { grains: SEGMENT_GRAINS, bytes: (options.memory / 4).clamp(1 << 20, 1 << 30) },
             now: Utc::now().timestamp_micros(),
+            strays: Strays::default(),
             report: IngestReport::default(),
         })
     }
@@ -176,10 +211,7 @@ impl<'l> Ingest<'l> {
         match admission {
             Admission::Known { length } => self.skip(length),
             Admission::OfNoKind { uri, length } => {
-                tracing::warn!(
-                    source = uri,
-                    "passed over: it is neither a container, frames, a grain nor a transcript"
-                );
+                self.strays.add(uri);
                 self.skip(length);
             }
             Admission::Refused { reject, error, length } => {
