@@ -33,7 +33,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::sidecars::Sidecar;
 use crate::policy::Policy;
-use crate::text::fold::{Folding, is_word, runs_together, unescaped};
+use crate::text::fold::{Folding, is_blank, is_word, runs_together, unescaped};
 
 /// The file's name among the sidecars.
 pub const WORDS_FILE: &str = "words.bin";
@@ -57,10 +57,33 @@ const SAYS_NOTHING: u64 = 4;
 #[derive(Debug, Default)]
 pub struct WordSet {
     words: HashSet<u64, FxBuildHasher>,
+    recent: Recent,
     rows: u64,
     undecodable: u64,
     flags: u64,
     folded: String,
+}
+
+/// Words that were added lately, each at the place that its hash says: most words were said just before, and a set of millions is
+/// slow to ask.
+#[derive(Debug)]
+struct Recent(Box<[u64; RECENT]>);
+
+const RECENT: usize = 4_096;
+
+impl Default for Recent {
+    fn default() -> Recent {
+        // What belongs elsewhere is never asked for here.
+        Recent(Box::new(std::array::from_fn(|place| place as u64 + 1)))
+    }
+}
+
+impl Recent {
+    /// False if `hash` was added lately; it is from now on.
+    fn is_new(&mut self, hash: u64) -> bool {
+        let place = hash as usize % RECENT;
+        std::mem::replace(&mut self.0[place], hash) != hash
+    }
 }
 
 impl WordSet {
@@ -145,16 +168,24 @@ impl WordSet {
             return self.folded_text(text);
         }
         let mut folded = std::mem::take(&mut self.folded);
-        for folding in [Folding::Spellings, Folding::Exact] {
-            folding.fold(text, &mut folded);
-            self.folded_text(&folded);
+        for run in text.split(is_blank) {
+            if run.is_ascii() {
+                self.folded_text(run);
+                continue;
+            }
+            for folding in [Folding::Spellings, Folding::Exact] {
+                folding.fold(run, &mut folded);
+                self.folded_text(&folded);
+            }
         }
         self.folded = folded;
     }
 
     fn folded_text(&mut self, text: &str) {
         each_word(text, |word, hash| {
-            self.words.insert(hash);
+            if self.recent.is_new(hash) {
+                self.words.insert(hash);
+            }
             if word.len() > ContentAddress::TEXT_LENGTH {
                 self.addresses_in(word);
             }

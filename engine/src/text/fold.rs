@@ -19,33 +19,17 @@ pub enum Folding {
 }
 
 impl Folding {
-    /// Writes the folded form of `text` to `out`, replacing what was there.
+    /// Writes the folded form of `text` to `out`, replacing what was there. Each run between blanks is folded by itself: nothing
+    /// composes with a blank, and in most texts few runs have anything to compose.
     pub fn fold(self, text: &str, out: &mut String) {
         out.clear();
         match self {
-            Folding::Exact if text.is_ascii() => out.push_str(text),
+            Folding::Exact if unicode_normalization::is_nfc(text) => out.push_str(text),
             Folding::Exact => out.extend(text.nfc()),
-            Folding::Spellings if text.is_ascii() => {
-                let is_blank = |letter: char| letter <= ' ' || letter == '\u{7f}';
-                for run in text.split(is_blank).filter(|run| !run.is_empty()) {
-                    if !out.is_empty() {
-                        out.push(' ');
-                    }
-                    out.push_str(run);
-                }
-                out.make_ascii_lowercase();
-            }
             Folding::Spellings => {
-                let lower: String =
-                    text.nfkd().filter(|letter| !is_invisible(*letter)).flat_map(char::to_lowercase).collect();
-                for letter in lower.nfkc() {
-                    match letter {
-                        'ß' => out.push_str("ss"),
-                        'ς' => out.push('σ'),
-                        '\u{2018}' | '\u{2019}' | '\u{2bc}' => out.push('\''),
-                        '\u{2010}'..='\u{2015}' | '\u{2212}' => out.push('-'),
-                        letter => push(letter, out),
-                    }
+                for run in text.split(is_blank).filter(|run| !run.is_empty()) {
+                    push(' ', out);
+                    fold_run(run, out);
                 }
             }
         }
@@ -58,6 +42,31 @@ impl Folding {
         self.fold(text, &mut out);
         out
     }
+}
+
+/// Appends the folded form of `run`.
+fn fold_run(run: &str, out: &mut String) {
+    if run.is_ascii() {
+        let start = out.len();
+        out.push_str(run);
+        out[start..].make_ascii_lowercase();
+        return;
+    }
+    let lower: String = run.nfkd().filter(|letter| !is_invisible(*letter)).flat_map(char::to_lowercase).collect();
+    for letter in lower.nfkc() {
+        match letter {
+            'ß' => out.push_str("ss"),
+            'ς' => out.push('σ'),
+            '\u{2018}' | '\u{2019}' | '\u{2bc}' => out.push('\''),
+            '\u{2010}'..='\u{2015}' | '\u{2212}' => out.push('-'),
+            letter => push(letter, out),
+        }
+    }
+}
+
+/// True for ASCII's blanks and control characters.
+pub(crate) fn is_blank(letter: char) -> bool {
+    letter <= ' ' || letter == '\u{7f}'
 }
 
 /// Appends `letter`; of several blanks the first stays, leading ones don't.
@@ -144,6 +153,8 @@ pub(crate) fn runs_together(letter: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -180,6 +191,15 @@ mod tests {
             ("plain", None),
         ] {
             assert_eq!(unescaped(text).last().as_deref(), plain, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_folded_one_by_one_as_all_at_once(text in "[a-zA-Z \n\u{7f}éßςΣ\u{301}\u{327}\u{345}\u{a0}\u{b4}\u{200b}\u{3000}İŉǅﬃＡ가각\u{1100}\u{1161}\\PC]{0,24}é") {
+            let mut whole = String::new();
+            fold_run(&text, &mut whole);
+            prop_assert_eq!(Folding::Spellings.folded(&text), whole.trim_end());
         }
     }
 
