@@ -348,8 +348,8 @@ pub enum FailOn {
 pub struct Search {
     #[command(flatten)]
     pub results: Results,
-    /// What to look for: words, "a phrase", begin*, near~, this OR that, -unwanted
-    #[arg(required = true, value_name = "TEXT", allow_hyphen_values = true)]
+    /// What to look for: words, "a phrase", begin*, near~, this OR that, -unwanted; one that begins with a hyphen stands behind --
+    #[arg(required = true, value_name = "TEXT")]
     pub text: Vec<String>,
     /// How many grains to show
     #[arg(long, short = 'n', default_value_t = 10, value_name = "N")]

@@ -30,9 +30,11 @@ fn vectors_of_the_shipped_model_are_made_and_searched_without_naming_it() {
     assert!(near.len() == 3 && near[0]["content"] == *text, "{near:?}");
     assert!(near[0]["score"].as_f64().unwrap() > 0.99, "{near:?}");
     let few = text.split(|letter: char| !letter.is_alphanumeric()).take(4).collect::<Vec<_>>().join(" ");
-    for words in [&["search", "--mode", "hybrid", &few][..], &["search", "--embedder", "static", &few]] {
-        let found = told(here.path(), words);
-        assert!(!found.is_empty(), "{words:?}");
+    // Options may stand before the words and behind them.
+    for words in
+        [&["search", "-n", "2", "--mode", "hybrid", &few][..], &["search", &few, "-n", "2", "--embedder", "static"]]
+    {
+        assert_eq!(told(here.path(), words)[0]["results"].as_array().map(Vec::len), Some(2), "{words:?}");
     }
 }
 
