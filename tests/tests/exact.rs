@@ -1,11 +1,10 @@
 //! Exact answers, whatever LIMIT says. `cargo run --release --bin exact` asks the same of lakes of millions.
 
-use std::time::Duration;
-
-use gristmill_queries::exec::{Executor, Session};
+use gristmill_queries::exec::Executor;
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_tests::binary::gristmill;
 use gristmill_tests::exact::{Corpus, answered};
+use gristmill_tests::lake::patient_session;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn counts_aggregates_and_pages_are_those_of_looking_at_every_grain() {
@@ -25,8 +24,7 @@ async fn counts_aggregates_and_pages_are_those_of_looking_at_every_grain() {
     assert_eq!(corpus.len(), 6_000);
     let lake = gristmill_engine::lake::Lake::open(&lake).await.unwrap();
     let context = lake_context(&lake, &SqlOptions::default()).await.unwrap();
-    let session = Session { query_timeout: Duration::from_secs(600), ..Session::at(1_800_000_000_000) };
-    let executor = Executor::new(context.clone(), session);
+    let executor = Executor::new(context.clone(), patient_session(1_800_000_000_000));
     for question in corpus.questions(60, 20_261_122) {
         let got = answered(&context, &executor, &question).await.unwrap();
         assert_eq!(got, question.wanted, "{}", question.text);

@@ -5,12 +5,12 @@
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use gristmill_engine::lake::Lake;
-use gristmill_queries::exec::{Executor, Session};
+use gristmill_queries::exec::Executor;
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_tests::exact::{Corpus, answered};
+use gristmill_tests::lake::patient_session;
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -22,8 +22,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let (count, seed) = (number(0, 200)? as usize, number(1, 1)?);
     let corpus = Corpus::read(Path::new(corpus))?;
     let context = lake_context(&Lake::open(lake).await?, &SqlOptions::default()).await?;
-    let patient = Session { query_timeout: Duration::from_secs(600), ..Session::at(1_800_000_000_000) };
-    let executor = Executor::new(context.clone(), patient);
+    let executor = Executor::new(context.clone(), patient_session(1_800_000_000_000));
     let mut different = 0;
     for question in corpus.questions(count, seed) {
         let got = answered(&context, &executor, &question).await?;

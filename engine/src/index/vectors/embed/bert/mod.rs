@@ -4,11 +4,9 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `settings` | what do the files say about the model? |
-//! | `model` | what do its layers make of tokens? |
 //! | `batches` | which texts go through the model together? |
 
 mod batches;
-mod model;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -16,14 +14,14 @@ mod tests;
 use std::fmt;
 use std::path::Path;
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
+use candle_transformers::models::bert::BertModel;
 use gristmill_connectors::source::SourceBytes;
 use rayon::prelude::*;
 use tokenizers::{PostProcessor, Tokenizer, TruncationParams};
 
-use self::batches::{Workers, batches};
-use self::model::Model;
+use self::batches::batches;
 use self::settings::{Pooling, Settings};
 use super::{EmbedError, Embedder, Fault, in_folder, name_of};
 
@@ -32,8 +30,7 @@ pub struct BertEmbedder {
     name: String,
     settings: Settings,
     tokenizer: Tokenizer,
-    model: Model,
-    workers: Workers,
+    model: BertModel,
 }
 
 /// Texts whose tokens are in memory at a time.
@@ -63,9 +60,9 @@ impl BertEmbedder {
             true => weights.pp("bert"),
             false => weights,
         };
-        let model = Model::load(&settings.config, &weights).map_err(|error| format!("`{WEIGHTS}`: {error}"))?;
+        let model = BertModel::load(weights, &settings.config).map_err(|error| format!("`{WEIGHTS}`: {error}"))?;
         let name = name_of(folder).unwrap_or_else(|| "bert".to_owned());
-        Ok(BertEmbedder { name, settings, tokenizer, model, workers: Workers::start()? })
+        Ok(BertEmbedder { name, settings, tokenizer, model })
     }
 
     fn tokens(&self, text: &str) -> Result<Vec<u32>, Fault> {
@@ -79,31 +76,42 @@ impl BertEmbedder {
     /// The vectors of `texts`, whose tokens are all in memory.
     fn embed_some(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, Fault> {
         let tokens: Vec<Vec<u32>> = texts.par_iter().map(|text| self.tokens(text)).collect::<Result<_, _>>()?;
-        // The longest first: the cores end nearly together if what is left last is short.
+        // Texts of one length stand together, so that little is padded.
         let mut order: Vec<usize> = (0..tokens.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(tokens[*at].len()));
         let sorted: Vec<&[u32]> = order.iter().map(|at| &*tokens[*at]).collect();
         let config = &self.settings.config;
         let width = config.intermediate_size.max(3 * config.hidden_size);
-        let made = self.workers.each(&batches(&sorted, width), |batch| self.apply(batch))?;
         let mut vectors = vec![Vec::new(); texts.len()];
-        for (at, vector) in order.into_iter().zip(made.into_iter().flatten()) {
-            vectors[at] = vector;
+        let mut places = order.iter();
+        for batch in batches(&sorted, width) {
+            for (vector, at) in self.apply(batch)?.into_iter().zip(places.by_ref()) {
+                vectors[*at] = vector;
+            }
         }
         Ok(vectors)
     }
 
-    /// The vectors of texts that go through the model together.
+    /// The vectors of texts that go through the model together, on all cores.
     fn apply(&self, texts: &[&[u32]]) -> candle_core::Result<Vec<Vec<f32>>> {
-        let hidden = self.model.apply(texts)?;
-        let mut rest = &*hidden;
-        let mut vectors = Vec::with_capacity(texts.len());
-        for tokens in texts {
-            let (own, after) = rest.split_at(tokens.len() * self.settings.config.hidden_size);
-            vectors.push(self.pooled(own));
-            rest = after;
+        let longest = texts.iter().map(|tokens| tokens.len()).max().unwrap_or_default();
+        if longest == 0 {
+            return Ok(texts.iter().map(|_| self.pooled(&[])).collect());
         }
-        Ok(vectors)
+        let padded = |number: fn(u32) -> u32| {
+            let row = |tokens: &&[u32]| {
+                let padding = std::iter::repeat_n(0, longest - tokens.len());
+                tokens.iter().copied().map(number).chain(padding).collect::<Vec<u32>>()
+            };
+            Tensor::from_vec(texts.iter().flat_map(row).collect(), (texts.len(), longest), &Device::Cpu)
+        };
+        let (tokens, mask) = (padded(|token| token)?, padded(|_| 1)?);
+        let hidden = self.model.forward(&tokens, &tokens.zeros_like()?, Some(&mask))?;
+        let vectors = texts.iter().enumerate().map(|(at, tokens)| {
+            let own = hidden.get(at)?.narrow(0, 0, tokens.len())?.flatten_all()?;
+            Ok(self.pooled(&own.to_vec1::<f32>()?))
+        });
+        vectors.collect()
     }
 
     /// One vector of those of a text's tokens, which stand one after another.

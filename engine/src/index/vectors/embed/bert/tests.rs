@@ -285,7 +285,7 @@ fn texts_without_tokens_have_no_direction_and_tokens_that_the_model_lacks_are_an
     write(folder.path(), "tokenizer.json", &words);
     let embedder = BertEmbedder::open(folder.path()).unwrap();
     let error = embedder.embed(&["cat".to_owned()]).unwrap_err();
-    assert!(error.to_string().contains("no token 4000000000"), "{error}");
+    assert!(error.to_string().contains("4000000000"), "{error}");
     words["post_processor"]["special_tokens"]["[SEP]"] =
         json!({"id": "[SEP]", "ids": vec![3; 30], "tokens": vec!["[SEP]"; 30]});
     write(folder.path(), "tokenizer.json", &words);
