@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::BufRead;
 use std::ops::Range;
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, JsonParser};
 
 /// The longest line that is read, in bytes.
 pub const LINE_LIMIT_BYTES: usize = 256 << 20;
@@ -109,10 +109,9 @@ impl Line {
         if text.len() > LINE_LIMIT_BYTES {
             return Err(self.fault(FaultCode::TooLong, format!("longer than {LINE_LIMIT_BYTES} bytes")));
         }
-        if let Err(error) = std::str::from_utf8(text) {
-            return Err(self.fault(FaultCode::Utf8, format!("not UTF-8 at byte {}", error.valid_up_to())));
-        }
-        Json::parse(text).map_err(|error| self.fault(FaultCode::Json, error.to_string()))
+        let text = std::str::from_utf8(text)
+            .map_err(|error| self.fault(FaultCode::Utf8, format!("not UTF-8 at byte {}", error.valid_up_to())))?;
+        JsonParser::new().parse(text).map_err(|error| self.fault(FaultCode::Json, error.to_string()))
     }
 }
 

@@ -12,9 +12,12 @@
 //! Only the adapter of that key reads it. A residual is applied only to the very projection that it was made against: if the
 //! message was changed since, the guard doesn't match, and the residual, which may hold what was removed, is not used.
 
+use std::sync::LazyLock;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use blake3::Hasher;
+use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::Message;
 
@@ -94,7 +97,8 @@ pub fn restore<'m>(projection: Json<'m>, part: Option<&'m Object<'m>>) -> Result
 
 /// A short digest of a projection.
 fn guard(projection: &Json) -> String {
-    let mut hasher = Hasher::new_derive_key("gristmill residual guard v1");
+    static KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context("gristmill residual guard v1"));
+    let mut hasher = Hasher::new_from_context_key(&KEY);
     projection.feed(&mut hasher);
     URL_SAFE_NO_PAD.encode(&hasher.finalize().as_bytes()[..GUARD_BYTES])
 }

@@ -39,8 +39,53 @@ impl<'a> Json<'a> {
 
     /// [`Json::parse`] with another limit on nesting.
     pub fn parse_with_depth(text: &'a [u8], depth_limit: usize) -> Result<Json<'a>, JsonError> {
-        let mut parser = Parser { text, jiter: Jiter::new(text) };
-        let value = parser.any(depth_limit).and_then(|value| {
+        match std::str::from_utf8(text) {
+            Ok(text) => JsonParser::new().with_depth(depth_limit).parse(text),
+            Err(error) => Err(JsonError::at(text, error.valid_up_to(), "invalid UTF-8".to_owned())),
+        }
+    }
+}
+
+impl JsonError {
+    fn at(text: &[u8], offset: usize, message: String) -> JsonError {
+        let place = Jiter::new(text).error_position(offset.min(text.len()));
+        JsonError { message, offset, line: place.line, column: place.column, not_finite: false }
+    }
+}
+
+/// Parses many texts, one after the other, and uses its memory again.
+#[derive(Debug)]
+pub struct JsonParser<'a> {
+    depth_limit: usize,
+    /// Members of the objects, and items of the arrays, that aren't complete yet: the innermost ones last.
+    members: Vec<(Cow<'a, str>, Json<'a>)>,
+    items: Vec<Json<'a>>,
+}
+
+impl<'a> Default for JsonParser<'a> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> JsonParser<'a> {
+    /// A parser with [`DEFAULT_DEPTH_LIMIT`].
+    pub fn new() -> Self {
+        JsonParser { depth_limit: DEFAULT_DEPTH_LIMIT, members: Vec::new(), items: Vec::new() }
+    }
+
+    /// The same with another limit on nesting.
+    pub fn with_depth(self, depth_limit: usize) -> Self {
+        JsonParser { depth_limit, ..self }
+    }
+
+    /// [`Json::parse`] of text that is known to be UTF-8.
+    pub fn parse(&mut self, text: &'a str) -> Result<Json<'a>, JsonError> {
+        self.members.clear();
+        self.items.clear();
+        let depth = self.depth_limit;
+        let mut parser = Parser { text, jiter: Jiter::new(text.as_bytes()), stack: self };
+        let value = parser.any(depth).and_then(|value| {
             parser.jiter.finish()?;
             Ok(value)
         });
@@ -60,12 +105,13 @@ impl From<JiterError> for Fault {
     }
 }
 
-struct Parser<'a> {
-    text: &'a [u8],
+struct Parser<'p, 'a> {
+    text: &'a str,
     jiter: Jiter<'a>,
+    stack: &'p mut JsonParser<'a>,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> Parser<'_, 'a> {
     fn any(&mut self, depth: usize) -> Result<Json<'a>, Fault> {
         let peek = self.jiter.peek()?;
         self.value(peek, depth)
@@ -87,47 +133,43 @@ impl<'a> Parser<'a> {
             _ => {
                 let (text, start) = (self.text, self.jiter.current_index());
                 let digits = self.jiter.known_number_bytes(peek).map_err(|error| not_a_number(text, start, error))?;
-                let digits = std::str::from_utf8(digits).unwrap_or_default();
-                match borrowed(self.text, digits) {
-                    Cow::Borrowed(text) => Json::Number(Number::from_checked(text)),
-                    Cow::Owned(text) => Json::Number(Number::from_checked(&text).into_owned()),
-                }
+                let end = start + digits.len();
+                Json::Number(Number::from_checked(text.get(start..end).unwrap_or_default()))
             }
         })
     }
 
     fn array(&mut self, depth: usize) -> Result<Vec<Json<'a>>, Fault> {
-        let mut items = Vec::new();
+        let start = self.stack.items.len();
         let mut next = self.jiter.known_array()?;
         while let Some(peek) = next {
-            items.push(self.value(peek, depth)?);
+            let item = self.value(peek, depth)?;
+            self.stack.items.push(item);
             next = self.jiter.array_step()?;
         }
-        Ok(items)
+        Ok(self.stack.items.drain(start..).collect())
     }
 
     fn object(&mut self, depth: usize) -> Result<Object<'a>, Fault> {
-        let mut members: Vec<(Cow<'a, str>, Json<'a>)> = Vec::new();
+        let start = self.stack.members.len();
         let mut hashed: HashSet<Cow<'a, str>> = HashSet::new();
         let text = self.text;
         let mut next = self.jiter.known_object()?.map(|key| borrowed(text, key));
         while let Some(key) = next {
             let value = self.any(depth)?;
+            let members = self.stack.members.get_mut(start..).unwrap_or_default();
             if members.len() == HASHED_FROM {
                 hashed = members.iter().map(|(name, _)| name.clone()).collect();
             }
-            let repeated = if members.len() < HASHED_FROM {
-                members.iter().any(|(name, _)| *name == key)
-            } else {
-                !hashed.insert(key.clone())
-            };
-            match members.iter_mut().find(|(name, _)| repeated && *name == key) {
+            let repeated = members.len() >= HASHED_FROM && !hashed.insert(key.clone());
+            let seek = repeated || members.len() < HASHED_FROM;
+            match members.iter_mut().find(|(name, _)| seek && *name == key) {
                 Some(member) => member.1 = value,
-                None => members.push((key, value)),
+                None => self.stack.members.push((key, value)),
             }
             next = self.jiter.next_key()?.map(|key| borrowed(text, key));
         }
-        Ok(Object::from_distinct(members))
+        Ok(Object::from_distinct(self.stack.members.drain(start..).collect()))
     }
 
     fn error(&self, fault: Fault) -> JsonError {
@@ -137,30 +179,24 @@ impl<'a> Parser<'a> {
             Fault::NotFinite(offset) => ("a number is NaN or infinite, which JSON has no word for".to_owned(), offset),
             Fault::Depth => ("nested too deeply".to_owned(), self.jiter.current_index()),
         };
-        let place = self.jiter.error_position(offset.min(self.text.len()));
-        JsonError { message, offset, line: place.line, column: place.column, not_finite }
+        JsonError { not_finite, ..JsonError::at(self.text.as_bytes(), offset, message) }
     }
 }
 
 /// What is wrong with the number that should begin at `start` of `text`.
-fn not_a_number(text: &[u8], start: usize, error: JiterError) -> Fault {
+fn not_a_number(text: &str, start: usize, error: JiterError) -> Fault {
     let rest = text.get(start..).unwrap_or_default();
-    let unsigned = rest.strip_prefix(b"-").unwrap_or(rest);
-    if unsigned.starts_with(b"NaN") || unsigned.starts_with(b"Infinity") {
-        Fault::NotFinite(start)
-    } else {
-        error.into()
-    }
+    let unsigned = rest.strip_prefix('-').unwrap_or(rest);
+    if unsigned.starts_with("NaN") || unsigned.starts_with("Infinity") { Fault::NotFinite(start) } else { error.into() }
 }
 
 /// `decoded` as a slice of `text` if the decoder didn't have to copy it, else a copy.
-fn borrowed<'a>(text: &'a [u8], decoded: &str) -> Cow<'a, str> {
+fn borrowed<'a>(text: &'a str, decoded: &str) -> Cow<'a, str> {
     let start = (decoded.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
-    let slice = text.get(start..start.wrapping_add(decoded.len()));
-    match slice.filter(|_| !decoded.is_empty()).map(std::str::from_utf8) {
-        Some(Ok(slice)) => Cow::Borrowed(slice),
+    match text.get(start..start.wrapping_add(decoded.len())) {
         _ if decoded.is_empty() => Cow::Borrowed(""),
-        _ => Cow::Owned(decoded.to_owned()),
+        Some(slice) => Cow::Borrowed(slice),
+        None => Cow::Owned(decoded.to_owned()),
     }
 }
 

@@ -77,30 +77,39 @@ fn write_members<'a, 'j: 'a>(
 
 /// Appends `text` as a JSON string: only what JSON demands is escaped, so non-ASCII text stays readable.
 pub fn write_string(text: &str, out: &mut String) {
+    out.reserve(text.len() + 2);
     out.push('"');
-    let mut plain = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        let escape = match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0x08 => "\\b",
-            0x0c => "\\f",
-            0..=0x1f => "",
-            _ => continue,
-        };
-        out.push_str(&text[plain..at]);
-        if escape.is_empty() {
-            out.push_str(&format!("\\u{byte:04x}"));
-        } else {
-            out.push_str(escape);
+    let mut rest = text;
+    while let Some((plain, byte, after)) = split_at_escaped(rest) {
+        out.push_str(plain);
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            0x08 => out.push_str("\\b"),
+            0x0c => out.push_str("\\f"),
+            byte => out.push_str(&format!("\\u{byte:04x}")),
         }
-        plain = at + 1;
+        rest = after;
     }
-    out.push_str(&text[plain..]);
+    out.push_str(rest);
     out.push('"');
+}
+
+/// The first byte of `text` that must be escaped, with what stands before and after it.
+fn split_at_escaped(text: &str) -> Option<(&str, u8, &str)> {
+    /// Bytes that are looked at together, which takes a few instructions.
+    const TOGETHER: usize = 16;
+    let must = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    let (chunks, _) = text.as_bytes().as_chunks::<TOGETHER>();
+    let plain = chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | must(*byte)));
+    let passed = plain.count() * TOGETHER;
+    let rest = text.as_bytes().get(passed..)?;
+    let (found, byte) = rest.iter().enumerate().find(|(_, byte)| must(**byte))?;
+    let (before, after) = text.split_at_checked(passed + found)?;
+    Some((before, *byte, after.get(1..)?))
 }
 
 impl fmt::Display for Json<'_> {

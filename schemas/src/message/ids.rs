@@ -13,8 +13,10 @@
 //! positions, an edited or regenerated turn branches off.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use blake3::Hasher;
+use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 use ulid::Ulid;
 
 use super::{ContentBlock, Role, Timestamp};
@@ -39,7 +41,8 @@ pub struct Position {
 impl Position {
     /// Where the conversation `name` starts, before its first message. Conversations of one name share their prefixes.
     pub fn start(name: &str) -> Self {
-        let mut hasher = Hasher::new_derive_key("gristmill conversation v1");
+        static KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context("gristmill conversation v1"));
+        let mut hasher = Hasher::new_from_context_key(&KEY);
         feed_text(name, &mut hasher);
         Position { digest: *hasher.finalize().as_bytes(), depth: 0 }
     }
@@ -102,7 +105,8 @@ impl Thread {
 
     /// Steps to the next message and answers where it stands. The ids in `content` need only be unique so far.
     pub fn advance(&mut self, role: Role, content: &[ContentBlock]) -> Position {
-        let mut hasher = Hasher::new_derive_key("gristmill message position v1");
+        static KEY: LazyLock<ContextKey> = LazyLock::new(|| hash_derive_key_context("gristmill message position v1"));
+        let mut hasher = Hasher::new_from_context_key(&KEY);
         hasher.update(&self.position.digest);
         feed_text(role.as_str(), &mut hasher);
         for block in content {
