@@ -104,6 +104,17 @@ pub trait Adapter: Send + Sync + fmt::Debug {
     /// Folds the events of a stream into a body.
     fn fold<'f>(&self, frames: Vec<Frame<'f>>) -> Folded<'f>;
 
+    /// True if the frame, by its text, holds only a piece of what a later one tells whole. Streams are long because of their pieces; they
+    /// needn't be read if the whole comes.
+    fn is_piece(&self, _frame: &str) -> bool {
+        false
+    }
+
+    /// True if a stream that was folded without its pieces comes to what it would come to with them.
+    fn is_whole(&self, _folded: &Folded) -> bool {
+        false
+    }
+
     /// Follows a stream and tells of it in canonical events. Adapters that can't follow piece by piece have no follower; then
     /// the events are told from the folded body.
     fn follow(&self) -> Option<Box<dyn Follower>> {

@@ -13,7 +13,7 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
 use super::adapter::{Adapter, Folded};
-use super::framing::{Frame, Frames, aws, ndjson, sse};
+use super::framing::{Frame, Frames, LeaveOut, aws, ndjson, sse};
 
 /// One exchange; borrows from its line.
 #[derive(Debug, Clone)]
@@ -139,9 +139,15 @@ impl<'a> Exchange<'a> {
             return Some(Rc::clone(fold));
         }
         let read = || stream.frames().frames;
+        let fold = |frames: Vec<Frame<'a>>| Fold { is_empty: frames.is_empty(), folded: adapter.fold(frames) };
+        let skimmed = || {
+            let Frames { frames, left_out, .. } = stream.frames_without(&|frame| adapter.is_piece(frame));
+            let fold = fold(frames);
+            (left_out == 0 || adapter.is_whole(&fold.folded)).then_some(fold)
+        };
         // Nearly always nobody else asks: then the frames needn't be copied.
-        let frames = if folds.is_empty() { read() } else { self.frames.get_or_init(read).clone() };
-        let fold = Rc::new(Fold { is_empty: frames.is_empty(), folded: adapter.fold(frames) });
+        let first = if folds.is_empty() { skimmed().or_else(|| Some(fold(read()))) } else { None };
+        let fold = Rc::new(first.unwrap_or_else(|| fold(self.frames.get_or_init(read).clone())));
         folds.push((adapter.key(), Rc::clone(&fold)));
         Some(fold)
     }
@@ -219,14 +225,19 @@ fn response<'a>(json: &'a Json<'a>) -> ResponseBody<'a> {
 impl<'a> Stream<'a> {
     /// The frames.
     pub fn frames(&self) -> Frames<'a> {
+        self.frames_without(&|_| false)
+    }
+
+    /// The frames without those, by their text, that are to be left out where the framing can tell.
+    pub fn frames_without(&self, leave_out: LeaveOut<'_>) -> Frames<'a> {
         match self {
-            Stream::Sse(text) => sse::frames(text),
-            Stream::Lines(text) => ndjson::frames(text),
+            Stream::Sse(text) => sse::frames_without(text, leave_out),
+            Stream::Lines(text) => ndjson::frames_without(text, leave_out),
             Stream::AwsLines(text) => ndjson::recorded_aws_frames(text),
             Stream::AwsBytes(bytes) => aws::frames(bytes).0,
             Stream::Array(events) => Frames {
                 frames: events.iter().map(|event| Frame { event: None, data: event.reborrow() }).collect(),
-                unreadable: Vec::new(),
+                ..Frames::default()
             },
         }
     }
@@ -262,6 +273,24 @@ mod tests {
         assert!(Rc::ptr_eq(&chat, &exchange.folded(&dialect::OPENAI_CHAT).unwrap()));
         assert_ne!(chat.folded.body, exchange.folded(&anthropic::MESSAGES).unwrap().folded.body);
         assert!(chat.folded.error.is_some() && !chat.is_empty && !chat.folded.complete);
+    }
+
+    #[test]
+    fn a_stream_comes_to_the_same_whether_its_pieces_are_read_or_not() {
+        use super::super::dialect::OPENAI_RESPONSES as RESPONSES;
+        let piece = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","role":"assistant","content":[]}}"#;
+        let last = r#"{"type":"response.completed","response":{"output":[{"type":"message","id":"m"}]}}"#;
+        let empty = r#"{"type":"response.completed","response":{"output":[]}}"#;
+        for frames in [vec![piece, last], vec![piece], vec![piece, empty], vec![last]] {
+            let json = Json::Object([("response_sse", frames.join("\n"))].into_iter().collect());
+            let exchange = Exchange::named(&json, "openai", "responses");
+            let ResponseBody::Stream(stream) = &exchange.response else { panic!("no stream") };
+            let fold = exchange.folded(&RESPONSES).unwrap();
+            assert_eq!(fold.folded, RESPONSES.fold(stream.frames().frames), "{frames:?}");
+            assert!(!fold.is_empty);
+            let skimmed = stream.frames_without(&|frame| RESPONSES.is_piece(frame));
+            assert_eq!(skimmed.frames.len(), frames.len() - skimmed.left_out);
+        }
     }
 
     #[test]

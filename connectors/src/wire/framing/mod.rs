@@ -14,7 +14,7 @@ pub mod sse;
 
 use std::borrow::Cow;
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, JsonParser};
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,18 +32,38 @@ pub struct Frames<'f> {
     pub frames: Vec<Frame<'f>>,
     /// Data that isn't JSON, each with the number of frames before it.
     pub unreadable: Vec<(usize, Cow<'f, str>)>,
+    /// How many weren't read.
+    pub left_out: usize,
 }
 
-impl<'f> Frames<'f> {
+/// Tells which frames, by their text, needn't be read.
+pub type LeaveOut<'l> = &'l dyn Fn(&str) -> bool;
+
+/// Gathers frames.
+struct Framer<'f, 'l> {
+    frames: Frames<'f>,
+    parser: JsonParser<'f>,
+    leave_out: LeaveOut<'l>,
+}
+
+impl<'f, 'l> Framer<'f, 'l> {
+    fn new(leave_out: LeaveOut<'l>) -> Self {
+        Framer { frames: Frames::default(), parser: JsonParser::new(), leave_out }
+    }
+
     /// Adds a frame whose data is `text`.
     fn push(&mut self, event: Option<Cow<'f, str>>, text: Cow<'f, str>) {
+        if (self.leave_out)(&text) {
+            self.frames.left_out += 1;
+            return;
+        }
         let data = match &text {
-            Cow::Borrowed(text) => Json::parse(text.as_bytes()).ok(),
-            Cow::Owned(text) => Json::parse(text.as_bytes()).ok().map(Json::into_owned),
+            Cow::Borrowed(text) => self.parser.parse(text).ok(),
+            Cow::Owned(text) => JsonParser::new().parse(text).ok().map(Json::into_owned),
         };
         match data {
-            Some(data) => self.frames.push(Frame { event, data }),
-            None => self.unreadable.push((self.frames.len(), text)),
+            Some(data) => self.frames.frames.push(Frame { event, data }),
+            None => self.frames.unreadable.push((self.frames.frames.len(), text)),
         }
     }
 }

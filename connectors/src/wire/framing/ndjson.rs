@@ -4,17 +4,22 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::Json;
 
-use super::{Frames, aws};
+use super::{Framer, Frames, LeaveOut, aws};
 
 /// The frames of `text`; blank lines are skipped.
 pub fn frames(text: &str) -> Frames<'_> {
-    let mut frames = Frames::default();
+    frames_without(text, &|_| false)
+}
+
+/// [`frames`] without those that are to be left out.
+pub fn frames_without<'f>(text: &'f str, leave_out: LeaveOut<'_>) -> Frames<'f> {
+    let mut framer = Framer::new(leave_out);
     // One after the other: a search for one byte is several times faster than a search for either.
     let lines = text.split('\n').flat_map(|line| line.split('\r'));
     for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
-        frames.push(None, Cow::Borrowed(line));
+        framer.push(None, Cow::Borrowed(line));
     }
-    frames
+    framer.frames
 }
 
 /// The frames of an AWS event stream that a recorder wrote down as `{"headers": …, "payload": …}` per line.

@@ -5,20 +5,25 @@
 
 use std::borrow::Cow;
 
-use super::Frames;
+use super::{Framer, Frames, LeaveOut};
 
 /// The data by which OpenAI's dialect says that a stream is over.
 const DONE: &str = "[DONE]";
 
 /// The frames of `text`.
 pub fn frames(text: &str) -> Frames<'_> {
-    let mut frames = Frames::default();
+    frames_without(text, &|_| false)
+}
+
+/// [`frames`] without those that are to be left out.
+pub fn frames_without<'f>(text: &'f str, leave_out: LeaveOut<'_>) -> Frames<'f> {
+    let mut framer = Framer::new(leave_out);
     let mut event: Option<&str> = None;
     let mut data: Option<Cow<str>> = None;
     for line in lines(text.strip_prefix('\u{feff}').unwrap_or(text)).chain([""]) {
         if line.is_empty() {
             if let Some(data) = data.take().filter(|data| data.trim() != DONE) {
-                frames.push(event.map(Cow::Borrowed), data);
+                framer.push(event.map(Cow::Borrowed), data);
             }
             event = None;
             continue;
@@ -39,7 +44,7 @@ pub fn frames(text: &str) -> Frames<'_> {
             _ => {}
         }
     }
-    frames
+    framer.frames
 }
 
 /// The lines of `text`, whichever way they end. Each byte is sought by itself, which is several times faster than both at once.

@@ -27,6 +27,18 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
     fold.finish()
 }
 
+/// True for the event of an item or of a piece of one, by how its text begins: its kind is `response.{what}.{happened}`, and it brings
+/// no response. Events that are spelled otherwise are read.
+pub(super) fn is_piece(frame: &str) -> bool {
+    let numbered = |text: &'static str| {
+        let rest = frame.strip_prefix(text)?;
+        rest.trim_start_matches(|digit: char| digit.is_ascii_digit()).strip_prefix(',')
+    };
+    let begin = numbered("{\"sequence_number\":").or_else(|| frame.strip_prefix('{')).unwrap_or_default();
+    let kind = begin.strip_prefix("\"type\":\"response.").and_then(|rest| rest.split('"').next());
+    kind.is_some_and(|kind| kind.contains('.')) && !frame.contains("\"response\"")
+}
+
 /// A response being put together.
 #[derive(Default)]
 struct Fold<'f> {
@@ -151,6 +163,25 @@ mod tests {
         let expected = r#"{"id":"r","object":"response","status":"completed","output":[{"id":"new","type":"message"}],"extra":{"x":1}}"#;
         assert_eq!(whole.body, Json::parse(expected.as_bytes()).unwrap());
         assert!(whole.complete);
+    }
+
+    #[test]
+    fn pieces_are_told_from_what_must_be_read() {
+        for piece in [
+            r#"{"type":"response.output_text.delta","delta":"a \"response\" of"}"#,
+            r#"{"sequence_number":12,"type":"response.output_item.done","item":{"type":"message"}}"#,
+        ] {
+            assert!(is_piece(piece), "{piece}");
+        }
+        for read in [
+            CREATED,
+            r#"{"type":"error","error":{}}"#,
+            r#"{"type":"response.x.y","response":{}}"#,
+            r#"{"x":1,"type":"response.output_text.delta"}"#,
+            "",
+        ] {
+            assert!(!is_piece(read), "{read}");
+        }
     }
 
     #[test]

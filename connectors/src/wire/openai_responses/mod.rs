@@ -101,6 +101,14 @@ impl Adapter for OpenAiResponses {
         fold::fold(frames)
     }
 
+    fn is_piece(&self, frame: &str) -> bool {
+        fold::is_piece(frame)
+    }
+
+    fn is_whole(&self, folded: &Folded) -> bool {
+        folded.complete && folded.body.get("output").and_then(Json::as_array).is_some_and(|output| !output.is_empty())
+    }
+
     /// Instructions first, as one.
     fn group(&self, messages: &[&Message]) -> Vec<Vec<usize>> {
         super::write::group_system_first(messages)
