@@ -20,7 +20,7 @@ const PREFIX: &str = "sha256:";
 /// # Errors
 /// Those of encoding `value`.
 pub fn elision_hash(field: Field, value: &Json<'_>) -> Result<String, GrainError> {
-    let bytes = write_value(&compact(field, value)?, Encoding::MessagePack)?;
+    let bytes = write_value(&compact(field, value.clone())?, Encoding::MessagePack)?;
     Ok(format!("{PREFIX}{}", hex::encode(Sha256::digest(bytes))))
 }
 

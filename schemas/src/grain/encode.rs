@@ -8,16 +8,16 @@ use std::borrow::Cow;
 use super::alias::field_of_alias;
 use super::decode::{Grain, Mode};
 use super::extent::write_value;
-use super::fields::Field;
+use super::fields::{Field, Kind};
 use super::header::{Flags, HEADER_LENGTH, Header, Sensitivity, namespace_hash};
-use super::json::compact;
+use super::json::{compact, into_value};
 use super::payload::{DEFAULT_PAYLOAD_LIMIT, Encoding, Payload};
 use super::rules::{self, Rigor};
 use super::types::{GrainType, TypeByte};
 use super::value::Value;
 use crate::address::ContentAddress;
 use crate::error::{ErrorCode, GrainError};
-use crate::json::Json;
+use crate::json::{Json, Object};
 
 /// The zstd level of compressed payloads and container regions (§11.3).
 pub const ZSTD_LEVEL: i32 = 3;
@@ -85,14 +85,25 @@ pub fn encode_json(grain: &Json<'_>, options: EncodeOptions) -> Result<EncodedGr
     let object = grain
         .as_object()
         .ok_or_else(|| GrainError::new(ErrorCode::NotMap, format!("a grain is a map, not {}", grain.kind())))?;
-    let mut fields = Vec::with_capacity(object.len());
-    for (name, json) in object.iter() {
-        fields.push(match Field::from_name(name) {
+    encode_object(object.clone(), options)
+}
+
+/// [`encode_json`] of a grain whose JSON isn't needed any more.
+///
+/// # Errors
+/// As [`encode_json`].
+pub fn encode_object(grain: Object<'_>, options: EncodeOptions) -> Result<EncodedGrain, GrainError> {
+    encode(fields_of(grain)?, options)
+}
+
+fn fields_of(grain: Object<'_>) -> Result<Vec<(Key, Value)>, GrainError> {
+    let field = |(name, json): (Cow<'_, str>, Json<'_>)| {
+        Ok(match Field::from_name(&name) {
             Some(field) => (Key::Field(field), compact(field, json)?),
-            None => (Key::Own(name.to_owned().into()), super::json::from_json(json)?),
-        });
-    }
-    encode(fields, options)
+            None => (Key::Own(name.into_owned().into()), into_value(json)?),
+        })
+    };
+    grain.into_iter().map(field).collect()
 }
 
 /// The key of a field that is to be encoded.
@@ -117,6 +128,14 @@ impl From<Field> for Key {
 /// # Errors
 /// As [`encode_json`].
 pub fn encode(fields: Vec<(Key, Value)>, options: EncodeOptions) -> Result<EncodedGrain, GrainError> {
+    let (kind, payload) = payload_of(fields, options.encoding)?;
+    let blob = assemble(kind, &payload, options, None)?.0;
+    let address = ContentAddress::of(&blob);
+    Ok(EncodedGrain { blob, address })
+}
+
+/// The type of a grain and its canonical payload.
+fn payload_of(fields: Vec<(Key, Value)>, encoding: Encoding) -> Result<(GrainType, Vec<u8>), GrainError> {
     let kind = type_of(&fields)?;
     check_own_keys(kind, &fields)?;
     let key_of = |key| match key {
@@ -124,10 +143,47 @@ pub fn encode(fields: Vec<(Key, Value)>, options: EncodeOptions) -> Result<Encod
         Key::Own(key) => key,
     };
     let map = Value::Map(fields.into_iter().map(|(key, value)| (key_of(key), value)).collect());
-    let payload = write_value(&map, options.encoding)?;
-    let blob = assemble(kind, &payload, options)?;
-    let address = ContentAddress::of(&blob);
-    Ok(EncodedGrain { blob, address })
+    Ok((kind, write_value(&map, encoding)?))
+}
+
+/// A grain that is encoded but for one address in it, which isn't known yet. All addresses are of one length, so
+/// nothing else of the blob depends on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenGrain {
+    blob: Vec<u8>,
+    /// Where the digits of the address stand.
+    place: usize,
+}
+
+impl OpenGrain {
+    /// Encodes `grain`, uncompressed, with a place for the address in `field`: in the text that it is, or the first of the
+    /// list that it is. What the grain has there is replaced.
+    ///
+    /// # Errors
+    /// As [`encode_json`].
+    pub fn encode(mut grain: Object<'_>, field: Field) -> Result<OpenGrain, GrainError> {
+        let nobody = Json::from("0".repeat(ContentAddress::TEXT_LENGTH));
+        grain.insert(field.name(), if field.kind() == Kind::Text { nobody } else { Json::Array(vec![nobody]) });
+        let options = EncodeOptions::default();
+        let (kind, payload) = payload_of(fields_of(grain)?, options.encoding)?;
+        let (blob, place) = assemble(kind, &payload, options, Some(field))?;
+        let place = place
+            .ok_or_else(|| GrainError::new(ErrorCode::Schema, "no address can stand there").field(field.name()))?;
+        Ok(OpenGrain { blob, place })
+    }
+
+    /// The grain with `address` in its place.
+    pub fn close(mut self, address: ContentAddress) -> EncodedGrain {
+        let digits = self.blob.get_mut(self.place..).and_then(<[u8]>::first_chunk_mut);
+        digits.into_iter().for_each(|digits| _ = address.write_hex(digits));
+        let address = ContentAddress::of(&self.blob);
+        EncodedGrain { blob: self.blob, address }
+    }
+
+    /// The blob, with no address in it that means anything.
+    pub fn blob(&self) -> &[u8] {
+        &self.blob
+    }
 }
 
 fn type_of(fields: &[(Key, Value)]) -> Result<GrainType, GrainError> {
@@ -160,8 +216,14 @@ fn check_own_keys(kind: GrainType, fields: &[(Key, Value)]) -> Result<(), GrainE
     Ok(())
 }
 
-/// Puts the header before a canonical payload, after checking that it makes a valid grain.
-fn assemble(kind: GrainType, payload: &[u8], options: EncodeOptions) -> Result<Vec<u8>, GrainError> {
+/// Puts the header before a canonical payload, after checking that it makes a valid grain; answers where the first text of the
+/// field `sought` stands, too.
+fn assemble(
+    kind: GrainType,
+    payload: &[u8],
+    options: EncodeOptions,
+    sought: Option<Field>,
+) -> Result<(Vec<u8>, Option<usize>), GrainError> {
     let mut flags = Flags::default();
     flags.set_cbor(options.encoding == Encoding::Cbor);
     // The class and hints follow from the content, which the strict reader reads below: the highest class satisfies it.
@@ -179,10 +241,15 @@ fn assemble(kind: GrainType, payload: &[u8], options: EncodeOptions) -> Result<V
         check_size(payload)?;
         let compressed = zstd::bulk::compress(payload, ZSTD_LEVEL)
             .map_err(|error| GrainError::new(ErrorCode::Corrupt, format!("zstd: {error}")))?;
-        return Ok([&header.to_bytes()[..], &compressed].concat());
+        return Ok(([&header.to_bytes()[..], &compressed].concat(), None));
     }
+    let found = sought.and_then(|field| grain.get(field)).and_then(|value| match value.as_array() {
+        Some(mut items) => items.next()?.as_text(),
+        None => value.as_text(),
+    });
+    let place = found.map(|text| (text.as_ptr() as usize).wrapping_sub(blob.as_ptr() as usize));
     blob[..HEADER_LENGTH].copy_from_slice(&header.to_bytes());
-    Ok(blob)
+    Ok((blob, place))
 }
 
 /// Readers open a compressed payload up to a limit, so that it can't be a bomb.

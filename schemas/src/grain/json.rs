@@ -69,21 +69,26 @@ pub fn to_json(value: &RawValue<'_>) -> Json<'static> {
 /// [`ErrorCode::Range`] for an integer beyond 64 bits, [`ErrorCode::FloatInvalid`] for a number beyond doubles,
 /// [`ErrorCode::Schema`] for binary data that isn't hex.
 pub fn from_json(json: &Json<'_>) -> Result<Value, GrainError> {
+    into_value(json.clone())
+}
+
+/// [`from_json`] of JSON that isn't needed any more, so that its texts needn't be copied.
+pub(super) fn into_value(json: Json<'_>) -> Result<Value, GrainError> {
     Ok(match json {
         Json::Null => Value::Nil,
-        Json::Bool(value) => (*value).into(),
-        Json::Number(number) => from_number(number)?,
-        Json::String(text) => text.clone().into_owned().into(),
-        Json::Array(items) => Value::Array(items.iter().map(from_json).collect::<Result<_, _>>()?),
-        Json::Object(object) => match bytes_member(object) {
+        Json::Bool(value) => value.into(),
+        Json::Number(number) => from_number(&number)?,
+        Json::String(text) => text.into_owned().into(),
+        Json::Array(items) => Value::Array(items.into_iter().map(into_value).collect::<Result<_, _>>()?),
+        Json::Object(object) => match bytes_member(&object) {
             Some(digits) => Value::Bytes(
                 hex::decode(digits)
                     .map_err(|error| GrainError::new(ErrorCode::Schema, format!("`{BYTES_MEMBER}`: {error}")))?,
             ),
             None => Value::Map(
                 object
-                    .iter()
-                    .map(|(key, value)| Ok((key.to_owned().into(), from_json(value)?)))
+                    .into_iter()
+                    .map(|(key, value)| Ok((key.into_owned().into(), into_value(value)?)))
                     .collect::<Result<_, GrainError>>()?,
             ),
         },
@@ -111,8 +116,8 @@ fn from_number(number: &Number<'_>) -> Result<Value, GrainError> {
 
 /// The JSON value of `field` as the payload has it: names inside it compacted, date-times in milliseconds, integers where
 /// doubles belong made doubles.
-pub(super) fn compact(field: Field, json: &Json<'_>) -> Result<Value, GrainError> {
-    let value = from_json(json).map_err(|error| error.field(field.name()))?;
+pub(super) fn compact(field: Field, json: Json<'_>) -> Result<Value, GrainError> {
+    let value = into_value(json).map_err(|error| error.field(field.name()))?;
     Ok(match (field.kind(), value) {
         (Kind::Instant, Value::Text(text)) => milliseconds(field, &text)?.into(),
         (Kind::UnitFloat | Kind::Float, Value::Int(integer)) => to_double(integer).into(),

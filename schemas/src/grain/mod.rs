@@ -38,7 +38,7 @@ pub use authorize::{act_message, authorization_message};
 pub(crate) use cbor::cbor_items;
 pub use decode::{Grain, Mode};
 pub use elide::{elide, elision_hash, verify_elision};
-pub use encode::{EncodeOptions, EncodedGrain, Key, ZSTD_LEVEL, encode, encode_json};
+pub use encode::{EncodeOptions, EncodedGrain, Key, OpenGrain, ZSTD_LEVEL, encode, encode_json, encode_object};
 pub(crate) use extent::{delivered_length, read_map, write_value};
 pub use fields::{Access, Field, Kind};
 pub use header::{Flags, HEADER_LENGTH, Header, MIN_BLOB_LENGTH, Sensitivity, VERSION, namespace_hash};

@@ -7,8 +7,8 @@
 //! tool      Event ─── Action result, derived from the call; from its own event, and marked, if the call was never seen
 //! ```
 //!
-//! A [`Draft`] is all that a message says by itself; [`Draft::link`] adds what depends on others (the preceding message's
-//! address, those of calls) and encodes. The same message with the same links gives the same blobs, always.
+//! A [`Draft`] is all that a message says by itself; [`Draft::seal`] encodes it but for what depends on others (the preceding message's
+//! address, those of calls), which [`SealedDraft::link`] adds. The same message with the same links gives the same blobs, always.
 //!
 //! What the fields of an Event can't hold stands in `context` under `msg:`, structures as JSON text. Blocks whose values a grain
 //! would change (`1.50`, null members) stand there again, whole, as `msg:content`.
@@ -33,7 +33,9 @@ use super::request::{StopReason, TokenUsage};
 use super::{Message, MessageStatus, Role, Timestamp};
 use crate::address::ContentAddress;
 use crate::error::GrainError;
-use crate::grain::{EncodeOptions, EncodedGrain, encode_json};
+use crate::grain::{
+    DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Field, Grain, Mode, OpenGrain, Payload, encode_object,
+};
 use crate::json::{Json, Object};
 use keep::{is_nfc, keeps, nearest, nearest_object};
 
@@ -94,40 +96,111 @@ impl Draft {
         }
     }
 
-    /// Encodes the grains. `parent` is the address of the preceding message; `call_address` knows the grains of calls so far.
+    /// Encodes the grains but for the addresses of others; with a place for that of the preceding message if there `is_reply`.
     ///
     /// # Errors
     /// What the encoder refuses: a message too large, a time that a grain can't name.
+    pub fn seal(self, is_reply: bool) -> Result<SealedDraft, GrainError> {
+        let derived = |grain| OpenGrain::encode(grain, Field::DerivedFrom);
+        let event = match is_reply {
+            true => SealedEvent::Reply(OpenGrain::encode(self.event, Field::ParentMessageId)?),
+            false => SealedEvent::First(encode(self.event)?),
+        };
+        Ok(SealedDraft {
+            event,
+            thoughts: self.thoughts.into_iter().map(derived).collect::<Result<_, _>>()?,
+            calls: self
+                .calls
+                .into_iter()
+                .map(|(id, call)| Ok((id, encode(call)?)))
+                .collect::<Result<_, GrainError>>()?,
+            results: self
+                .results
+                .into_iter()
+                .map(|(id, result)| Ok((id, derived(result)?)))
+                .collect::<Result<_, GrainError>>()?,
+        })
+    }
+
+    /// Encodes the grains. `parent` is the address of the preceding message; `call_address` knows the grains of calls so far.
+    ///
+    /// # Errors
+    /// As [`Draft::seal`].
     pub fn link(
-        mut self,
+        self,
         parent: Option<ContentAddress>,
         call_address: impl Fn(&str) -> Option<ContentAddress>,
     ) -> Result<MessageGrains, GrainError> {
-        if let Some(parent) = parent {
-            self.event.insert("parent_message_id", parent.to_string());
-        }
-        let event = encode(self.event)?;
+        self.seal(parent.is_some())?.link(parent, call_address)
+    }
+}
+
+/// The grains of one message, encoded but for the addresses of others: where many threads make drafts, all that is left for the one that
+/// puts them in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedDraft {
+    event: SealedEvent,
+    thoughts: Vec<OpenGrain>,
+    calls: Vec<(String, EncodedGrain)>,
+    results: Vec<(String, OpenGrain)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum SealedEvent {
+    /// The first message of a conversation.
+    First(EncodedGrain),
+    /// One that names the message before it.
+    Reply(OpenGrain),
+}
+
+impl SealedDraft {
+    /// Puts the addresses in. `parent` is that of the preceding message; `call_address` knows the grains of calls so far.
+    ///
+    /// # Errors
+    /// What the encoder refuses.
+    pub fn link(
+        self,
+        parent: Option<ContentAddress>,
+        call_address: impl Fn(&str) -> Option<ContentAddress>,
+    ) -> Result<MessageGrains, GrainError> {
+        let event = match (self.event, parent) {
+            (SealedEvent::Reply(event), Some(parent)) => event.close(parent),
+            (SealedEvent::First(event), None) => event,
+            // The message before it couldn't become a grain.
+            (SealedEvent::Reply(event), None) => encode(without(event.blob(), Field::ParentMessageId)?)?,
+            (SealedEvent::First(event), Some(parent)) => {
+                let event = without(&event.blob, Field::ParentMessageId)?;
+                OpenGrain::encode(event, Field::ParentMessageId)?.close(parent)
+            }
+        };
         let mut linked = MessageGrains { event, parts: Vec::new(), calls: Vec::new(), orphans: 0 };
-        for mut thought in self.thoughts {
-            derive(&mut thought, linked.event.address);
-            linked.parts.push(encode(thought)?);
-        }
+        let from_event = linked.event.address;
+        linked.parts.extend(self.thoughts.into_iter().map(|thought| thought.close(from_event)));
         for (id, call) in self.calls {
-            let call = encode(call)?;
             linked.calls.push((id, call.address));
             linked.parts.push(call);
         }
-        for (id, mut result) in self.results {
-            let call = call_address(&id);
-            derive(&mut result, call.unwrap_or(linked.event.address));
-            if call.is_none() {
-                linked.orphans += 1;
-                mark_orphan(&mut result);
-            }
-            linked.parts.push(encode(result)?);
+        for (id, result) in self.results {
+            linked.parts.push(match call_address(&id) {
+                Some(call) => result.close(call),
+                None => {
+                    linked.orphans += 1;
+                    let mut result = without(result.blob(), Field::DerivedFrom)?;
+                    mark_orphan(&mut result);
+                    OpenGrain::encode(result, Field::DerivedFrom)?.close(from_event)
+                }
+            });
         }
         Ok(linked)
     }
+}
+
+/// The grain of `blob` without `field`.
+fn without(blob: &[u8], field: Field) -> Result<Object<'static>, GrainError> {
+    let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)?;
+    let Json::Object(mut grain) = Grain::decode(&payload, Mode::Strict)?.to_json() else { return Ok(Object::new()) };
+    grain.remove(field.name());
+    Ok(grain)
 }
 
 /// The Event of traffic that is kept whole because nothing here can read it: its JSON is the event's content. `label` says whose it is,
@@ -157,11 +230,7 @@ pub fn opaque_event(
 }
 
 fn encode(grain: Object<'static>) -> Result<EncodedGrain, GrainError> {
-    encode_json(&Json::Object(grain), EncodeOptions::default())
-}
-
-fn derive(grain: &mut Object<'static>, from: ContentAddress) {
-    grain.insert("derived_from", vec![Json::from(from.to_string())]);
+    encode_object(grain, EncodeOptions::default())
 }
 
 fn mark_orphan(result: &mut Object<'static>) {

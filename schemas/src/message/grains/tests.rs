@@ -166,6 +166,17 @@ proptest! {
         });
         let grains = linked(&said, None);
         prop_assert_eq!(message_of_event(&json_of(&grains.event)).unwrap(), said.clone());
-        prop_assert_eq!(linked(&said, None), grains);
+        prop_assert_eq!(&linked(&said, None), &grains);
+        let (parent, call) = (ContentAddress::of(b"parent"), ContentAddress::of(b"call"));
+        for (parent, call) in [(None, None), (None, Some(call)), (Some(parent), None), (Some(parent), Some(call))] {
+            let sealed = |is_reply| Draft::of(&said, Note::default()).seal(is_reply).unwrap();
+            let linked = sealed(true).link(parent, |_| call).unwrap();
+            prop_assert_eq!(&sealed(false).link(parent, |_| call).unwrap(), &linked, "a wrong guess changes nothing");
+            let event = json_of(&linked.event);
+            prop_assert_eq!(event.get("parent_message_id").is_some(), parent.is_some());
+            for grain in std::iter::once(&linked.event).chain(&linked.parts) {
+                prop_assert_eq!(&encode_object(json_of(grain).as_object().unwrap().clone(), EncodeOptions::default()).unwrap(), grain);
+            }
+        }
     }
 }
