@@ -16,9 +16,9 @@ use super::told::{Made, Told};
 /// Tells the grains of a file, portion by portion. Those that have neither a namespace nor an address get the namespace of the options.
 pub(super) fn grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(Told)) {
     let all: Vec<Line> = lines(bytes).collect();
-    let work = |portion: &[Line]| {
+    let work = |portion: &&[Line]| {
         let mut told = Told::default();
-        for line in portion {
+        for line in *portion {
             match line.json(bytes).and_then(|json| made(&json, line, options.namespace)) {
                 Ok(made) => told.made.push(made),
                 Err(fault) => told.faults.push(fault),

@@ -64,7 +64,7 @@ pub fn check_round_trip(bytes: &[u8], options: ReadOptions<'_>) -> CheckReport {
     let mut endpoints: BTreeMap<String, EndpointReport> = BTreeMap::new();
     let mut report = CheckReport::default();
     let work =
-        |portion: &[Line]| -> Vec<Checked> { portion.iter().map(|line| checked(bytes, line, options)).collect() };
+        |portion: &&[Line]| -> Vec<Checked> { portion.iter().map(|line| checked(bytes, line, options)).collect() };
     in_parallel(&portions, threads(options.threads), &work, &mut |portion, results| {
         for (line, result) in portion.iter().zip(results) {
             let (endpoint, id, outcome) = match result {

@@ -17,7 +17,7 @@ use gristmill_schemas::message::{ContentBlock, Message, Role};
 use super::grains::{GrainOutput, grains_of_told, read_grains};
 use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault, lines};
-use super::read::{Found, NO_EXCHANGE, ReadOptions, read_exchanges};
+use super::read::{Found, NO_EXCHANGE, ReadOptions, Subject, read_exchanges};
 use super::recast::recast;
 use super::said::{STOP_REASON, Said, TOKEN_USAGE, call_names};
 use super::told::{Made, Told, told, told_for_grains};
@@ -229,15 +229,16 @@ fn from_exchanges(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<
         Form::Exchanges => rewrite(bytes, conversion, output),
         Form::Messages => {
             let prices = conversion.prices;
-            let make = |node: Node<'_>| {
+            let text = |node: Node<'_>| {
                 message_json(node.message, node.stop_reason, node.usage, node.response, prices).to_string()
             };
+            let make = |subject: Subject<'_>| message_of(subject, text);
             read_exchanges(bytes, conversion.options, &make, &mut |line, found| {
                 each(found, line, output, |text, output| output.line(&text));
             });
         }
         to @ (Form::Cmf | Form::Views) => {
-            let make = |node: Node<'_>| node.message.into_owned();
+            let make = |subject: Subject<'_>| message_of(subject, |node| node.message.into_owned());
             read_exchanges(bytes, conversion.options, &make, &mut |line, found| {
                 each(found, line, output, |message, output| output.cmf(&message, to));
             });
@@ -245,11 +246,26 @@ fn from_exchanges(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<
     }
 }
 
-fn each<T>(found: Found<T>, line: &Line, output: &mut Output<'_>, mut take: impl FnMut(T, &mut Output<'_>)) {
+/// What `make` makes of a message; of what is opaque, whose it is and why.
+fn message_of<T>(subject: Subject<'_>, make: impl Fn(Node<'_>) -> T) -> Result<T, (String, String)> {
+    match subject {
+        Subject::Message(node) => Ok(make(node)),
+        Subject::Opaque(opaque) => Err((opaque.label(), opaque.reason.to_owned())),
+    }
+}
+
+fn each<T>(
+    found: Found<Result<T, (String, String)>>,
+    line: &Line,
+    output: &mut Output<'_>,
+    mut take: impl FnMut(T, &mut Output<'_>),
+) {
     match found {
-        Found::Messages(messages) => messages.into_iter().for_each(|message| take(message, output)),
+        Found::Made(made) => made.into_iter().for_each(|made| match made {
+            Ok(message) => take(message, output),
+            Err((label, reason)) => (output.tell)(Notice::Opaque { line: line.number, label, reason }),
+        }),
         Found::Fault(fault) => (output.tell)(Notice::Fault(fault)),
-        Found::Opaque { label, reason, .. } => (output.tell)(Notice::Opaque { line: line.number, label, reason }),
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::EncodedGrain;
-use gristmill_schemas::message::grains::{Draft, Note, opaque_event};
+use gristmill_schemas::message::grains::{Draft, Note, SealedDraft, opaque_event};
 use gristmill_schemas::message::ids::Position;
 
 use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault};
-use super::read::{Found, ReadOptions, read_exchanges, survey_exchanges};
+use super::read::{Found, ReadOptions, Subject, read_exchanges, survey_exchanges};
 use super::recast::recast;
 use super::said::Said;
 use super::told::{Made, Told, told_for_grains};
@@ -21,7 +22,8 @@ struct Waiting {
     position: Position,
     parent: Option<Position>,
     line: Line,
-    draft: Draft,
+    /// Its grains, or why it can't have any.
+    draft: Result<SealedDraft, GrainError>,
     /// True for a message of a file whose grains are taken in already: only its address is wanted.
     quiet: bool,
 }
@@ -68,32 +70,43 @@ pub fn read_grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(
 
 /// [`read_grains`] of a file whose messages may follow those of others.
 fn read_linked(bytes: &[u8], options: ReadOptions<'_>, linker: &mut Linker, tell: &mut dyn FnMut(GrainOutput<'_>)) {
-    let make = |node: Node<'_>| {
-        let note = Note {
-            stop_reason: node.stop_reason,
-            usage: node.usage,
-            response: node.response.as_ref(),
-            namespace: options.namespace,
-        };
-        (node.position, node.parent, Draft::of(&node.message, note))
-    };
+    let make = |subject: Subject<'_>| prepare(subject, options.namespace);
     read_exchanges(bytes, options, &make, &mut |line, found| match found {
-        Found::Fault(_) | Found::Opaque { .. } if linker.quiet => {}
+        Found::Fault(_) if linker.quiet => {}
         Found::Fault(fault) => tell(GrainOutput::Fault(fault)),
-        Found::Opaque { time, label, reason, json } => {
-            linker.counts.opaque += 1;
-            match opaque_event(&json, time, &label, &reason, options.namespace) {
-                Ok(grain) => tell(GrainOutput::Grain(line, grain)),
-                Err(error) => tell(GrainOutput::Fault(line.fault(FaultCode::Grain(error.code), error.to_string()))),
-            }
-        }
-        Found::Messages(messages) => {
-            for (position, parent, draft) in messages {
+        Found::Made(prepared) => prepared.into_iter().for_each(|prepared| match prepared {
+            Prepared::Message { position, parent, draft } => {
                 let quiet = linker.quiet;
                 linker.take(Waiting { position, parent, line: line.clone(), draft, quiet }, tell);
             }
-        }
+            Prepared::Opaque(_) if linker.quiet => {}
+            Prepared::Opaque(grain) => {
+                linker.counts.opaque += 1;
+                match grain {
+                    Ok(grain) => tell(GrainOutput::Grain(line, grain)),
+                    Err(error) => tell(GrainOutput::Fault(line.fault(FaultCode::Grain(error.code), error.to_string()))),
+                }
+            }
+        }),
     });
+}
+
+/// All that can be done for a grain on many threads.
+enum Prepared {
+    Message { position: Position, parent: Option<Position>, draft: Result<SealedDraft, GrainError> },
+    Opaque(Result<EncodedGrain, GrainError>),
+}
+
+fn prepare(subject: Subject<'_>, namespace: Option<&str>) -> Prepared {
+    match subject {
+        Subject::Message(Node { position, parent, message, stop_reason, usage, response, .. }) => {
+            let note = Note { stop_reason, usage, response: response.as_ref(), namespace };
+            Prepared::Message { position, parent, draft: Draft::of(&message, note).seal(parent.is_some()) }
+        }
+        Subject::Opaque(opaque) => {
+            Prepared::Opaque(opaque_event(opaque.json, opaque.time, &opaque.label(), opaque.reason, namespace))
+        }
+    }
 }
 
 /// The first pass over traffic that is read together with other files, as number `file`.
@@ -151,7 +164,7 @@ pub fn grains_of_told(part: Told, namespace: Option<&str>, tell: &mut dyn FnMut(
         tell(GrainOutput::Made(made));
     }
     for Said { position, parent, message, stop_reason, usage, line } in part.said {
-        let draft = Draft::of(&message, Note { stop_reason, usage, response: None, namespace });
+        let draft = Draft::of(&message, Note { stop_reason, usage, response: None, namespace }).seal(parent.is_some());
         linker.take(Waiting { position, parent, line, draft, quiet: false }, tell);
     }
     linker.counts
@@ -213,7 +226,7 @@ impl Linker {
 
     fn link(&mut self, message: Waiting, parent: Option<ContentAddress>, tell: &mut dyn FnMut(GrainOutput<'_>)) {
         let Waiting { position, line, draft, quiet, .. } = message;
-        let address = match draft.link(parent, |id| self.calls.get(id).copied()) {
+        let address = match draft.and_then(|draft| draft.link(parent, |id| self.calls.get(id).copied())) {
             Ok(grains) => {
                 self.counts.messages += 1;
                 self.counts.orphans += grains.orphans as u64;

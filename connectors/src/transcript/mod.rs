@@ -11,6 +11,8 @@
 //! | [`traffic`] | which messages does one exchange tell of, and where in their conversation do they stand? |
 //! | [`tree`] | which of the many times that a message was seen counts, and what is its time? |
 //! | [`read`] | how are the lines of a file read in two passes, on several threads? |
+//! | [`first_pass`] | what is taken down in the first of them? |
+//! | [`guess`] | what can be made of a message before all are seen? |
 //! | [`said`] | which messages are in files that hold messages, not traffic? |
 //! | [`kind`] | what kind of transcript are these bytes? |
 //! | [`recast`] | how do batch files, bare bodies, archives and cassettes become exchange lines? |
@@ -26,7 +28,7 @@
 //!
 //! Requests resend their whole history, so nearly every message is seen many times. A first pass over the input takes down
 //! where each message stands, when it was first seen, and which sight of it tells most; a second one makes each message once,
-//! from that sight and with that time. So the result depends on what was recorded, not on the order in which it is read nor on
+//! from that sight and with that time. What the first one can guess, it makes itself; the second one checks that. So the result depends on what was recorded, not on the order in which it is read nor on
 //! the number of threads.
 //!
 //! What doesn't live here: what providers' fields mean ([`crate::wire`]), and what a grain is (the schemas).
@@ -37,7 +39,9 @@ pub mod claude_code;
 pub mod codex;
 pub mod convert;
 pub(crate) mod entry;
+pub(crate) mod first_pass;
 pub mod grains;
+pub(crate) mod guess;
 pub mod kind;
 pub mod line;
 pub mod mcp;

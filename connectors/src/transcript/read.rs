@@ -9,8 +9,9 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::ids::Position;
 
+use super::first_pass::{Portion, first_pass};
 use super::line::{FaultCode, Line, LineFault, lines};
-use super::traffic::{Node, Reading, Scanned, reading, scan, visit};
+use super::traffic::{Node, Reading, reading, scan, visit};
 use super::tree::{Spot, Tree};
 use crate::wire::adapter::Adapter;
 use crate::wire::exchange::Exchange;
@@ -54,72 +55,88 @@ impl Default for ReadOptions<'_> {
 
 /// What a line comes to.
 #[derive(Debug)]
-pub enum Found<'b, T> {
-    /// Messages, or what was made of them.
-    Messages(Vec<T>),
-    /// Traffic that no adapter reads, with whose it is and why it isn't read.
-    Opaque {
-        /// When it was recorded.
-        time: Timestamp,
-        /// `provider/endpoint`.
-        label: String,
-        /// Why.
-        reason: String,
-        /// All of it.
-        json: Json<'b>,
-    },
+pub enum Found<T> {
+    /// What was made of its messages, or of all of it.
+    Made(Vec<T>),
     /// A line that can't be read.
     Fault(LineFault),
 }
 
-/// Reads the lines of `bytes` in two passes. `make` is given each message once, on any thread; what it makes goes line by line to
-/// `take`, in the order of the lines.
-pub fn read_exchanges<'b, T: Send>(
-    bytes: &'b [u8],
+/// What something is made of.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is handed on once and never kept")]
+pub enum Subject<'s> {
+    /// A message.
+    Message(Node<'s>),
+    /// A whole line.
+    Opaque(Opaque<'s>),
+}
+
+/// Traffic that no adapter reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Opaque<'o> {
+    /// When it was recorded.
+    pub time: Timestamp,
+    /// The provider as the line names it.
+    pub provider: &'o str,
+    /// The endpoint.
+    pub endpoint: &'o str,
+    /// Why no adapter reads it.
+    pub reason: &'o str,
+    /// All of it.
+    pub json: &'o Json<'o>,
+}
+
+impl Opaque<'_> {
+    pub(super) fn of<'o>(
+        exchange: &'o Exchange,
+        json: &'o Json<'o>,
+        reason: &'o str,
+        fallback: Timestamp,
+    ) -> Opaque<'o> {
+        let time = exchange.time(None, fallback);
+        Opaque { time, provider: &exchange.provider, endpoint: &exchange.endpoint, reason, json }
+    }
+
+    /// Whose it is: `provider/endpoint`.
+    pub fn label(&self) -> String {
+        format!("{}/{}", self.provider, self.endpoint)
+    }
+}
+
+/// What makes something of messages and of what is opaque.
+pub(super) type Make<'m, T> = &'m (dyn Fn(Subject<'_>) -> T + Sync);
+
+/// Reads the lines of `bytes` in two passes. `make` is given whatever counts, on any thread, some of it twice and some in vain; what it
+/// makes goes line by line to `take`, of each message once, in the order of the lines.
+pub fn read_exchanges<T: Send>(
+    bytes: &[u8],
     options: ReadOptions<'_>,
-    make: &(dyn Fn(Node<'_>) -> T + Sync),
-    take: &mut dyn FnMut(&Line, Found<'b, T>),
+    make: Make<'_, T>,
+    take: &mut dyn FnMut(&Line, Found<T>),
 ) {
     let all: Vec<Line> = lines(bytes).collect();
-    let portions = portions(&all);
-    let threads = threads(options.threads);
+    let portions: Vec<Portion<T>> = portions(&all).into_iter().map(Portion::of).collect();
     let own;
     let (tree, file) = match options.together {
         Some(Together { tree, file }) => (tree, file),
         None => {
-            own = first_pass(bytes, &portions, options, 0);
+            own = first_pass(bytes, &portions, options, 0, Some(make));
             (&own, 0)
         }
     };
     let reader = Reader { bytes, options, tree, file };
-    let read = |portion: &[Line]| -> Vec<Found<'b, T>> {
-        portion.iter().map(|line| found(bytes, reader, line, make)).collect()
-    };
-    in_parallel(&portions, threads, &read, &mut |portion, found| {
-        portion.iter().zip(found).for_each(|(line, found)| take(line, found));
+    let read = |portion: &Portion<T>| found_in(bytes, reader, portion, make);
+    in_parallel(&portions, threads(options.threads), &read, &mut |portion, found| {
+        portion.lines.iter().zip(found).for_each(|(line, found)| take(line, found));
     });
 }
 
 /// The first pass over the exchange lines of file number `file`.
 pub fn survey_exchanges(bytes: &[u8], options: ReadOptions<'_>, file: u32) -> Tree {
     let all: Vec<Line> = lines(bytes).collect();
-    first_pass(bytes, &portions(&all), options, file)
-}
-
-fn first_pass(bytes: &[u8], portions: &[&[Line]], options: ReadOptions<'_>, file: u32) -> Tree {
-    let (mut tree, mut late) = (Tree::default(), Vec::new());
-    let threads = threads(options.threads);
-    let scan = |portion: &[Line]| scanned(bytes, portion, options, file, None);
-    in_parallel(portions, threads, &scan, &mut |_, (part, later)| {
-        tree.merge(part);
-        late.extend(later);
-    });
-    // What goes on from an answer stands behind it, so all answers have to be known.
-    let mut parts = Vec::new();
-    let scan = |portion: &[Line]| scanned(bytes, portion, options, file, Some(&tree)).0;
-    in_parallel(&self::portions(&late), threads, &scan, &mut |_, part| parts.push(part));
-    parts.into_iter().for_each(|part| tree.merge(part));
-    tree
+    let portions: Vec<Portion<()>> = portions(&all).into_iter().map(Portion::of).collect();
+    first_pass(bytes, &portions, options, file, None)
 }
 
 pub(super) fn threads(wanted: usize) -> usize {
@@ -148,11 +165,11 @@ pub(super) fn portions(all: &[Line]) -> Vec<&[Line]> {
 
 /// Runs `work` on the portions on `threads` threads and gives the results to `take` in order, on this one, while work goes on. A thread
 /// is at most two portions ahead of what was taken of it.
-pub(super) fn in_parallel<'p, T: Send>(
-    portions: &[&'p [Line]],
+pub(super) fn in_parallel<'p, P: Sync, T: Send>(
+    portions: &'p [P],
     threads: usize,
-    work: &(dyn Fn(&'p [Line]) -> T + Sync),
-    take: &mut dyn FnMut(&'p [Line], T),
+    work: &(dyn Fn(&'p P) -> T + Sync),
+    take: &mut dyn FnMut(&'p P, T),
 ) {
     let threads = threads.clamp(1, portions.len().max(1));
     if threads == 1 {
@@ -181,50 +198,11 @@ pub(super) fn in_parallel<'p, T: Send>(
     });
 }
 
-/// What the first pass sees in a portion, and the lines whose requests go on from an answer: they are put off until `answers` are
-/// known. Lines that can't be read are told by the second pass.
-fn scanned(
-    bytes: &[u8],
-    portion: &[Line],
-    options: ReadOptions,
-    file: u32,
-    answers: Option<&Tree>,
-) -> (Tree, Vec<Line>) {
-    let (mut tree, mut late) = (Tree::default(), Vec::new());
-    let context = ReadContext::at(Timestamp::from_micros(0));
-    for line in portion {
-        let Ok(json) = line.json(bytes) else { continue };
-        let Some((adapter, exchange)) = known(&json, options) else { continue };
-        let goes_on = exchange.request.is_some_and(|request| adapter.goes_on_from(request).is_some());
-        let name = conversation_name(&json);
-        let mut conversation = Conversation::new(&name);
-        let digest = digest(bytes, line);
-        match answers {
-            Some(tree) => {
-                let reader = Reader { bytes, options, tree, file };
-                catch_up(reader, adapter, &exchange, (&mut conversation, &name), &context);
-            }
-            // Its place isn't known yet, but its answer may be what others go on from.
-            None if goes_on => late.push(line.clone()),
-            None => {}
-        }
-        let Scanned { marks, created_at, answer } = scan(adapter, &exchange, &mut conversation, &context);
-        if let Some(id) = answer.filter(|_| answers.is_none()) {
-            tree.note_answer(file, id, digest, line.range.clone());
-        }
-        if answers.is_some() || !goes_on {
-            let time = exchange.time(created_at, options.fallback);
-            tree.note(&marks, time, digest, Spot { file, line: line.number });
-        }
-    }
-    (tree, late)
-}
-
 /// Exchanges that a request may go on from are followed for so many answers; what goes on from still more begins anew.
 const CHAIN_LIMIT: usize = 4096;
 
 /// Leads `conversation`, of that `name`, through the exchanges of its file that the request of `exchange` goes on from.
-fn catch_up(
+pub(super) fn catch_up(
     reader: Reader<'_>,
     adapter: &dyn Adapter,
     exchange: &Exchange,
@@ -259,7 +237,7 @@ fn catch_up(
 }
 
 /// The exchange of a line, if an adapter reads it.
-fn known<'e>(json: &'e Json<'e>, options: ReadOptions<'e>) -> Option<(&'static dyn Adapter, Exchange<'e>)> {
+pub(super) fn known<'e>(json: &'e Json<'e>, options: ReadOptions<'e>) -> Option<(&'static dyn Adapter, Exchange<'e>)> {
     let exchange = Exchange::of(json, options.provider)?;
     match reading(&exchange) {
         Reading::Known(adapter) => Some((adapter, exchange)),
@@ -267,33 +245,33 @@ fn known<'e>(json: &'e Json<'e>, options: ReadOptions<'e>) -> Option<(&'static d
     }
 }
 
-/// Eight bytes of the digest of a line.
-fn digest(bytes: &[u8], line: &Line) -> u64 {
-    let digest = blake3::hash(bytes.get(line.range.clone()).unwrap_or_default());
-    digest.as_bytes().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
 /// Traffic that names its session is no part of another's conversation.
-fn conversation_name(json: &Json) -> String {
+pub(super) fn conversation_name(json: &Json) -> String {
     json.get("session_id").and_then(Json::as_str).unwrap_or_default().to_owned()
 }
 
 /// A file whose first pass is done.
 #[derive(Clone, Copy)]
-struct Reader<'r> {
-    bytes: &'r [u8],
-    options: ReadOptions<'r>,
-    tree: &'r Tree,
-    file: u32,
+pub(super) struct Reader<'r> {
+    pub(super) bytes: &'r [u8],
+    pub(super) options: ReadOptions<'r>,
+    pub(super) tree: &'r Tree,
+    pub(super) file: u32,
+}
+
+/// What the lines of a portion come to.
+fn found_in<T>(bytes: &[u8], reader: Reader<'_>, portion: &Portion<'_, T>, make: Make<'_, T>) -> Vec<Found<T>> {
+    let mut guesses = portion.take_guesses().into_iter();
+    let read = |line: &Line| {
+        let at = Spot { file: reader.file, line: line.number };
+        let guessed = guesses.next().flatten().and_then(|guess| guess.come_true(reader.tree, at));
+        guessed.map_or_else(|| found(bytes, reader, line, make), Found::Made)
+    };
+    portion.lines.iter().map(read).collect()
 }
 
 /// What the line comes to, which is one of the lines of `bytes` that `reader` reads.
-fn found<'b, T>(
-    bytes: &'b [u8],
-    reader: Reader<'_>,
-    line: &Line,
-    make: &(dyn Fn(Node<'_>) -> T + Sync),
-) -> Found<'b, T> {
+fn found<T>(bytes: &[u8], reader: Reader<'_>, line: &Line, make: Make<'_, T>) -> Found<T> {
     let json = match line.json(bytes) {
         Ok(json) => json,
         Err(fault) => return Found::Fault(fault),
@@ -303,11 +281,10 @@ fn found<'b, T>(
     };
     let time = exchange.time(None, reader.options.fallback);
     match reading(&exchange) {
-        Reading::Known(adapter) => Found::Messages(reader.messages(adapter, &exchange, &json, (line, time), make)),
+        Reading::Known(adapter) => Found::Made(reader.messages(adapter, &exchange, &json, (line, time), make)),
         Reading::Opaque(reason) => {
-            let (label, reason) = (format!("{}/{}", exchange.provider, exchange.endpoint), reason.to_owned());
-            drop(exchange);
-            Found::Opaque { time, label, reason, json }
+            let opaque = Opaque::of(&exchange, &json, reason, reader.options.fallback);
+            Found::Made(vec![make(Subject::Opaque(opaque))])
         }
     }
 }
@@ -320,7 +297,7 @@ impl Reader<'_> {
         exchange: &Exchange,
         json: &Json,
         (line, time): (&Line, Timestamp),
-        make: &(dyn Fn(Node<'_>) -> T + Sync),
+        make: Make<'_, T>,
     ) -> Vec<T> {
         let first_seen = |position: &Position| self.tree.first_seen(position);
         let session = json.get("session_id").and_then(Json::as_str);
@@ -331,7 +308,11 @@ impl Reader<'_> {
         let at = Spot { file: self.file, line: line.number };
         let counts = |position: &Position, sight| self.tree.counts(position, sight, at);
         let mut made = Vec::new();
-        visit(adapter, exchange, conversation, &context, &counts, &mut |node| made.push(make(node)));
+        visit(adapter, exchange, conversation, &context, &counts, &mut |node| {
+            if counts(&node.position, node.sight) {
+                made.push(make(Subject::Message(node)));
+            }
+        });
         made
     }
 }
@@ -346,7 +327,7 @@ mod tests {
         let all: Vec<&[Line]> = lines.chunks(3).collect();
         for threads in [1, 2, 3, 50] {
             let mut told = Vec::new();
-            let work = |portion: &[Line]| {
+            let work = |portion: &&[Line]| {
                 // The first ones take longest.
                 thread::sleep(std::time::Duration::from_millis(2 - portion[0].number / 20));
                 portion.iter().map(|line| line.number).collect::<Vec<_>>()
@@ -357,7 +338,7 @@ mod tests {
             });
             assert!(told.into_iter().eq(0..40), "{threads}");
         }
-        in_parallel(&[], 4, &|_| (), &mut |_, ()| panic!("there was nothing to do"));
+        in_parallel(&[(); 0], 4, &|_| (), &mut |_, ()| panic!("there was nothing to do"));
     }
 
     #[test]
@@ -365,7 +346,7 @@ mod tests {
     fn a_panic_in_a_thread_is_passed_on() {
         let lines: Vec<Line> = (0..9).map(|at| Line { number: at, range: 0..0 }).collect();
         let all: Vec<&[Line]> = lines.chunks(1).collect();
-        let work = |portion: &[Line]| assert_ne!(portion[0].number, 3, "portion 3");
+        let work = |portion: &&[Line]| assert_ne!(portion[0].number, 3, "portion 3");
         in_parallel(&all, 2, &work, &mut |_, ()| {});
     }
 }

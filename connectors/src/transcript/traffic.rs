@@ -167,8 +167,25 @@ pub fn scan(
     Scanned { marks, created_at, answer }
 }
 
-/// Tells `tell` of those messages of `exchange`, which goes on with `conversation`, that `counts` wants at their place and so seen, in
-/// order.
+/// When the provider of `exchange` says that it answered.
+pub fn created_at(adapter: &dyn Adapter, exchange: &Exchange, context: &ReadContext) -> Option<Timestamp> {
+    let body = Body::of(adapter, exchange)?;
+    let json = body.json();
+    let answer = || scan_response(adapter, json, &mut Conversation::new(""), context).ok();
+    adapter.is_response(json).then(answer)??.1.created_at
+}
+
+/// What [`visit`] found beside messages.
+#[derive(Debug, Default)]
+pub struct Visited {
+    /// The id of the answer, where requests may go on from it.
+    pub answer: Option<String>,
+    /// True if the request couldn't be read to its end.
+    pub is_cut: bool,
+}
+
+/// Tells `tell` of the messages of `exchange`, which goes on with `conversation`, in order. Those that `counts` doesn't want at their
+/// place and so seen may lack what takes long to find.
 pub fn visit(
     adapter: &'static dyn Adapter,
     exchange: &Exchange,
@@ -176,16 +193,13 @@ pub fn visit(
     context: &ReadContext,
     counts: &dyn Fn(&Position, Sight) -> bool,
     tell: &mut dyn FnMut(Node<'_>),
-) {
-    let mut tell = |node: Node<'_>| {
-        if counts(&node.position, node.sight) {
-            tell(node);
-        }
-    };
+) -> Visited {
+    let mut visited = Visited::default();
     let mut parent = (!conversation.is_empty()).then(|| conversation.position());
     let mut asked = None;
     let resent = |position: &Position| counts(position, Sight::Resent);
     let read = exchange.request.and_then(|body| read_messages(adapter, body, &mut conversation, context, &resent).ok());
+    visited.is_cut = exchange.request.is_some() && read.is_none();
     if let Some(read) = read {
         asked = read.request.model;
         for (message, position) in read.request.messages.into_iter().zip(read.positions) {
@@ -201,20 +215,23 @@ pub fn visit(
             parent = Some(position);
         }
     }
-    let Some(body) = Body::of(adapter, exchange) else { return };
+    let Some(body) = Body::of(adapter, exchange) else { return visited };
     let json = body.json();
     if !adapter.is_response(json) {
         let content = vec![failure_block(adapter, exchange, json)];
-        return tell(failure(adapter, content, &mut conversation, parent, context));
+        tell(failure(adapter, content, &mut conversation, parent, context));
+        return visited;
     }
-    let Ok(mut read) = read_response(adapter, json, &mut conversation, context) else { return };
+    let Ok(mut read) = read_response(adapter, json, &mut conversation, context) else { return visited };
+    visited.answer = read.response.id.as_deref().filter(|_| adapter.keeps_answers()).map(str::to_owned);
     let model = asked_model(adapter, exchange, read.response.model.as_deref(), asked.as_deref());
     let (usage, envelope) = (read.response.usage, envelope(&mut read.response));
     if read.response.choices.is_empty() {
         // A prompt that was blocked: there is no answer, but a reason and a price.
         let mut node = failure(adapter, Vec::new(), &mut conversation, parent, context);
         node.message.metadata.model = model.map(Into::into);
-        return tell(Node { usage, response: envelope, ..node });
+        tell(Node { usage, response: envelope, ..node });
+        return visited;
     }
     for (number, (choice, position)) in read.response.choices.into_iter().zip(read.positions).enumerate() {
         let mut message = choice.message;
@@ -226,6 +243,7 @@ pub fn visit(
         let (usage, response) = if first { (usage, envelope.clone()) } else { (None, None) };
         tell(Node { position, parent, sight: Sight::Answer, message, stop_reason, usage, response });
     }
+    visited
 }
 
 /// The canonical id of the model that answered: as the response says, else the one that was asked, in the body or in the address.
@@ -332,7 +350,9 @@ mod tests {
         let told = |wanted: &dyn Fn(&Position, Sight) -> bool| {
             let (mut nodes, context) = (Vec::new(), ReadContext::at(Timestamp::from_seconds(5)));
             visit(adapter, &exchange, Conversation::new(""), &context, wanted, &mut |node| {
-                nodes.push((node.position, format!("{node:?}")));
+                if wanted(&node.position, node.sight) {
+                    nodes.push((node.position, format!("{node:?}")));
+                }
             });
             nodes
         };

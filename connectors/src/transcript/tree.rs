@@ -94,6 +94,12 @@ impl Tree {
         self.places.get(position.digest()).is_some_and(|place| place.best.sight == sight && place.best.at == at)
     }
 
+    /// True if a sight at that spot, of that time and in a line of that digest, would be the one that counts.
+    pub fn would_count(&self, position: &Position, sight: Sight, (time, digest): (Timestamp, u64), at: Spot) -> bool {
+        let seen = Seen { sight, micros: time.micros(), digest, at };
+        self.places.get(position.digest()).is_none_or(|place| seen <= place.best)
+    }
+
     /// When the first of all messages was first seen; files are put in this order.
     pub fn begins(&self) -> Option<Timestamp> {
         self.places.values().map(|place| place.first_micros).min().map(Timestamp::from_micros)
