@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::ids::Position;
+use rustc_hash::FxHashMap;
 
 use super::traffic::{Mark, Sight};
 
@@ -41,7 +42,8 @@ pub const PLACE_BYTES: usize = 256;
 /// All places that were seen; [`PLACE_BYTES`] each.
 #[derive(Debug, Default)]
 pub struct Tree {
-    places: HashMap<[u8; 32], Place>,
+    /// By digests, which nobody can choose: they needn't be hashed well.
+    places: FxHashMap<[u8; 32], Place>,
     /// Answers that requests may go on from: by file and id a digest of the line, and where it is.
     answers: HashMap<(u32, String), (u64, Range<usize>)>,
 }

@@ -163,7 +163,9 @@ impl<'a> Parser<'_, 'a> {
             }
             let repeated = members.len() >= HASHED_FROM && !hashed.insert(key.clone());
             let seek = repeated || members.len() < HASHED_FROM;
-            match members.iter_mut().find(|(name, _)| seek && *name == key) {
+            // Most keys differ in their length or first letter, which is cheaper to see.
+            let alike = |name: &str| name.len() == key.len() && name.as_bytes().first() == key.as_bytes().first();
+            match members.iter_mut().find(|(name, _)| seek && alike(name) && *name == key) {
                 Some(member) => member.1 = value,
                 None => self.stack.members.push((key, value)),
             }

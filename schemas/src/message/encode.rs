@@ -86,7 +86,8 @@ fn tool_result<'m>(result: &'m ToolResultBlock, unknowns: Unknowns, object: &mut
     object.insert("is_error", result.is_error);
 }
 
-fn metadata<'m>(message: &'m Message, unknowns: Unknowns) -> Json<'m> {
+/// The metadata as JSON, as it stands in [`encode_message`].
+pub(super) fn metadata<'m>(message: &'m Message, unknowns: Unknowns) -> Json<'m> {
     let metadata = &message.metadata;
     let mut raw = metadata.provider_raw.as_ref().map(Object::reborrow);
     if unknowns == Unknowns::Keep {

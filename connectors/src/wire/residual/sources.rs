@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::Hasher;
 
 use gristmill_schemas::json::Json;
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{Piece, Template};
 
@@ -17,7 +17,8 @@ const SEARCH_LIMIT_BYTES: usize = 8 << 20;
 /// The strings, arrays and objects of one projection, by value.
 pub(super) struct Sources<'a> {
     strings: HashMap<&'a str, String>,
-    trees: HashMap<u64, (String, &'a Json<'a>)>,
+    /// By their hashes.
+    trees: FxHashMap<u64, (String, &'a Json<'a>)>,
     long_strings: Vec<(String, &'a str)>,
     search_budget_bytes: usize,
 }
@@ -26,7 +27,7 @@ impl<'a> Sources<'a> {
     pub(super) fn of(root: &'a Json<'a>) -> Self {
         let mut sources = Sources {
             strings: HashMap::new(),
-            trees: HashMap::new(),
+            trees: FxHashMap::default(),
             long_strings: Vec::new(),
             search_budget_bytes: SEARCH_LIMIT_BYTES,
         };

@@ -76,7 +76,8 @@ fn nearest_object_within(object: &Object, levels: usize) -> Object<'static> {
 
 /// The JSON text of a value, in a spelling that composing its characters doesn't change.
 pub fn json_text(json: &Json) -> String {
-    let plain = json.to_string();
+    let mut plain = String::new();
+    json.write(&mut plain);
     if is_nfc(&plain) {
         return plain;
     }

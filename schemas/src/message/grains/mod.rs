@@ -28,7 +28,7 @@ pub use keep::json_text;
 pub use read::{NotAMessage, message_of_event, token_usage_of};
 
 use super::block::{ContentBlock, ImageSource, Origin, ToolUseBlock, join_text};
-use super::encode::{Unknowns, encode_message};
+use super::encode::{self, Unknowns};
 use super::request::{StopReason, TokenUsage};
 use super::{Message, MessageStatus, Role, Timestamp};
 use crate::address::ContentAddress;
@@ -328,8 +328,7 @@ fn context(message: &Message, note: Note) -> Object<'static> {
             context.insert(key, text.to_string());
         }
     }
-    let encoded = encode_message(message, Unknowns::Keep);
-    let stored = encoded.get("metadata").unwrap_or(&Json::Null);
+    let stored = encode::metadata(message, Unknowns::Keep);
     for (key, name) in [("msg:routing", "routing"), ("msg:provider_raw", "provider_raw")] {
         if let Some(value) = stored.get(name).filter(|value| !value.is_null()) {
             context.insert(key, json_text(value));
@@ -350,7 +349,7 @@ fn context(message: &Message, note: Note) -> Object<'static> {
         context.insert("msg:created_at", message.created_at.to_string());
     }
     if !message.content.iter().all(keeps_block) {
-        context.insert("msg:content", json_text(encoded.get("content").unwrap_or(&Json::Null)));
+        context.insert("msg:content", json_text(&encode::encode_blocks(&message.content, Unknowns::Keep)));
     }
     if let Some(response) = note.response {
         context.insert("msg:response", json_text(response));
