@@ -13,7 +13,7 @@ use crate::wire::adapter::Adapter;
 use crate::wire::dialect;
 use crate::wire::exchange::{Exchange, Fold, ResponseBody};
 use crate::wire::read::{Conversation, ReadContext};
-use crate::wire::transfer::{read_messages, read_response, scan_request, scan_response};
+use crate::wire::transfer::{read_answers, read_messages, scan_request, scan_response};
 
 /// How a message was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -222,7 +222,8 @@ pub fn visit(
         tell(failure(adapter, content, &mut conversation, parent, context));
         return visited;
     }
-    let Ok(mut read) = read_response(adapter, json, &mut conversation, context) else { return visited };
+    let answered = |position: &Position| counts(position, Sight::Answer);
+    let Ok(mut read) = read_answers(adapter, json, &mut conversation, context, &answered) else { return visited };
     visited.answer = read.response.id.as_deref().filter(|_| adapter.keeps_answers()).map(str::to_owned);
     let model = asked_model(adapter, exchange, read.response.model.as_deref(), asked.as_deref());
     let (usage, envelope) = (read.response.usage, envelope(&mut read.response));

@@ -82,6 +82,37 @@ enum Wanted<'w> {
     All,
     /// Of the messages at these places.
     Messages(&'w dyn Fn(&Position) -> bool),
+    /// Of the messages at these places, and of the envelope with the first of all.
+    Answers(&'w dyn Fn(&Position) -> bool),
+}
+
+impl Wanted<'_> {
+    fn at(self, position: Option<&Position>) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::Messages(wanted) | Wanted::Answers(wanted) => position.is_some_and(wanted),
+        }
+    }
+
+    /// The residuals of `original` beside what is `written`, if any of them is wanted.
+    fn of<'m, 'j>(
+        self,
+        read_units: &[Unit],
+        is_wanted: &dyn Fn(&Unit) -> bool,
+        original: &'j Json<'j>,
+        written: impl FnOnce() -> Written<'m>,
+    ) -> Residuals<'j> {
+        let with_envelope = match self {
+            Wanted::All => true,
+            Wanted::Messages(_) => false,
+            // Where there is no answer the envelope is all that there is.
+            Wanted::Answers(_) => read_units.first().is_none_or(is_wanted),
+        };
+        if !with_envelope && !read_units.iter().any(is_wanted) {
+            return Residuals { units: Vec::new(), envelope: None };
+        }
+        residuals(written(), original, read_units, is_wanted, with_envelope)
+    }
 }
 
 fn request<'j>(
@@ -98,19 +129,13 @@ fn request<'j>(
     request.messages = messages;
     mark_parts(adapter, &mut request.messages, &read_units);
 
-    let residuals = {
+    // A residual is kept with the first message of its unit.
+    let is_wanted = |unit: &Unit| wanted.at(unit.messages.first().and_then(|first| positions.get(*first)));
+    let residuals = wanted.of(&read_units, &is_wanted, body, || {
         let write_units = units(adapter, &request.messages);
         let mut writer = Writer::new(adapter, &mut conversation.ids, write_units, WriteOptions::default());
-        let written = adapter.write_request(&request, &mut writer);
-        let is_wanted = |unit: &Unit| match wanted {
-            Wanted::All => true,
-            // A residual is kept with the first message of its unit.
-            Wanted::Messages(wanted) => {
-                unit.messages.first().and_then(|first| positions.get(*first)).is_some_and(wanted)
-            }
-        };
-        residuals(written, body, &read_units, &is_wanted, matches!(wanted, Wanted::All))
-    };
+        adapter.write_request(&request, &mut writer)
+    });
     for (unit, residual) in read_units.iter().zip(residuals.units) {
         if let (Some(residual), Some(message)) = (residual, request.messages.get_mut(unit.messages[0])) {
             keep(&mut message.metadata.provider_raw, adapter.key(), residual);
@@ -164,6 +189,31 @@ pub fn read_response<'j>(
     conversation: &mut Conversation,
     context: &ReadContext,
 ) -> Result<ReadResponse<'j>, Unreadable> {
+    response(adapter, body, conversation, context, Wanted::All)
+}
+
+/// [`read_response`] for who takes messages from it: residuals are kept only of the answers at places that are `wanted`, and that of
+/// the envelope only if the first one is.
+///
+/// # Errors
+/// If the body isn't of the adapter's dialect.
+pub fn read_answers<'j>(
+    adapter: &dyn Adapter,
+    body: &'j Json<'j>,
+    conversation: &mut Conversation,
+    context: &ReadContext,
+    wanted: &dyn Fn(&Position) -> bool,
+) -> Result<ReadResponse<'j>, Unreadable> {
+    response(adapter, body, conversation, context, Wanted::Answers(wanted))
+}
+
+fn response<'j>(
+    adapter: &dyn Adapter,
+    body: &'j Json<'j>,
+    conversation: &mut Conversation,
+    context: &ReadContext,
+    wanted: Wanted<'_>,
+) -> Result<ReadResponse<'j>, Unreadable> {
     let mut reader = Reader::new(adapter, conversation, context);
     let mut response = adapter.read_response(body, &mut reader)?;
     reader.finish_choices();
@@ -175,11 +225,11 @@ pub fn read_response<'j>(
             choice.message.metadata.model = Some(Cow::Owned(model.clone()));
         }
     }
-    let residuals = {
+    let is_wanted = |unit: &Unit| wanted.at(unit.messages.first().and_then(|first| positions.get(*first)));
+    let residuals = wanted.of(&read_units, &is_wanted, body, || {
         let mut writer = Writer::new(adapter, &mut conversation.ids, Vec::new(), WriteOptions::default());
-        let written = adapter.write_response(&response, &mut writer);
-        residuals(written, body, &read_units, &|_| true, true)
-    };
+        adapter.write_response(&response, &mut writer)
+    });
     for (choice, residual) in response.choices.iter_mut().zip(residuals.units) {
         if let Some(residual) = residual {
             keep(&mut choice.message.metadata.provider_raw, adapter.key(), residual);
@@ -275,9 +325,6 @@ fn residuals<'j>(
     is_wanted: &dyn Fn(&Unit) -> bool,
     with_envelope: bool,
 ) -> Residuals<'j> {
-    if !with_envelope && !read_units.iter().any(is_wanted) {
-        return Residuals { units: Vec::new(), envelope: None };
-    }
     let places: Vec<_> = read_units.iter().map(|unit| Some(unit.place.clone())).collect();
     let (projected_envelope, projected) = take_units(written.body, &written.places);
     let (envelope, originals) = take_units(original.reborrow(), &places);
