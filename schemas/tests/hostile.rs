@@ -454,6 +454,9 @@ proptest! {
             bytes[0] = 1;
             bytes[1] &= 0b0010_0000;
             bytes[2] = bytes[2] % 10 + 1;
+        } else if let [1, flags, ..] = bytes.as_mut_slice() {
+            // Noise behind the header of an encrypted blob is what ciphertext looks like.
+            *flags &= !0b10;
         }
         for mode in [Mode::Strict, Mode::Lenient] {
             prop_assert!(read(&bytes, mode).is_err());
