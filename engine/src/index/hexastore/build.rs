@@ -1,6 +1,7 @@
 //! Columns to the file: terms numbered on all cores, statements sorted by counting.
 
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use arrow::compute::concat;
@@ -48,8 +49,8 @@ impl StatementColumns {
 /// The part of a statement that isn't stated, before terms have their final numbers.
 const UNSTATED: u32 = u32::MAX;
 
-/// The bytes of the hexastore of a segment whose rows are those of `columns`, one after another. O(n log t) for the terms,
-/// O(n) for the orders, on all cores of the pool that it is called in.
+/// The bytes of the hexastore of a segment whose rows are those of `columns`, one after another. O(n + t log t) for n rows and
+/// t distinct terms, on all cores of the pool that it is called in.
 pub fn build(columns: &[StatementColumns]) -> Vec<u8> {
     let mut first = 0;
     let mut numbered = Vec::with_capacity(columns.len());
@@ -57,65 +58,67 @@ pub fn build(columns: &[StatementColumns]) -> Vec<u8> {
         numbered.push((first, part));
         first += part.rows();
     }
-    let locals: Vec<Local<'_>> = numbered.into_par_iter().map(|(first, part)| Local::of(part, first)).collect();
-    let terms = merge(&locals);
-    let entries: Vec<Vec<Entry>> = locals.into_par_iter().map(|local| local.renumbered(&terms)).collect();
-    let unstated = terms.len() as u32;
-    let (triples, partial): (Vec<_>, Vec<_>) =
-        entries.concat().into_iter().partition(|entry| entry[..3].iter().all(|part| *part != unstated));
+    // Seeded at random: nobody can choose terms that collide.
+    let hasher = DefaultHashBuilder::default();
+    let locals: Vec<Local<'_>> =
+        numbered.into_par_iter().map(|(first, part)| Local::of(part, first, &hasher)).collect();
+    let Merged { terms, numbers } = merge(&locals);
+    let statements: Vec<Statements> = locals.into_par_iter().map(|local| local.renumbered(&numbers)).collect();
+    let all = |kind: fn(&Statements) -> &[Entry]| statements.iter().map(kind).collect::<Vec<_>>().concat();
+    let (triples, partial) = (all(|part| &part.triples), all(|part| &part.partial));
+    drop(statements);
     let counts = [triples.len(), partial.len()];
-    let (triples, partial) = rayon::join(|| orders(triples, unstated), || orders(partial, unstated));
+    let (triples, partial) = rayon::join(|| orders(triples), || orders(partial));
     write(first, &terms, counts, &[triples, partial])
 }
 
 /// The statements of some rows, with terms numbered among themselves.
 struct Local<'c> {
-    /// Ascending.
-    terms: Vec<&'c str>,
+    terms: Numbers<'c>,
+    /// For each term its number in its shard, once it has one.
+    in_shard: Vec<AtomicU32>,
     entries: Vec<Entry>,
 }
 
+/// The statements of some rows, with final numbers.
+#[derive(Default)]
+struct Statements {
+    triples: Vec<Entry>,
+    partial: Vec<Entry>,
+}
+
 impl<'c> Local<'c> {
-    fn of(columns: &'c StatementColumns, first_row: usize) -> Local<'c> {
-        let mut numbers = Numbers::default();
+    fn of(columns: &'c StatementColumns, first_row: usize, hasher: &DefaultHashBuilder) -> Local<'c> {
+        let mut terms = Numbers::default();
         let mut entries = Vec::new();
         for row in 0..columns.rows() {
             let parts = columns.0.each_ref().map(|column| column.is_valid(row).then(|| column.value(row)));
             if parts.iter().any(Option::is_some) {
-                let [s, r, o] = parts.map(|part| part.map_or(UNSTATED, |term| numbers.of(term)));
+                let [s, r, o] = parts.map(|part| part.map_or(UNSTATED, |term| terms.of(term, hasher.hash_one(term))));
                 entries.push([s, r, o, (first_row + row) as u32]);
             }
         }
-        let mut order: Vec<u32> = (0..numbers.terms.len() as u32).collect();
-        order.sort_unstable_by_key(|number| numbers.term(*number));
-        let mut places = vec![0; order.len()];
-        for (place, number) in order.iter().enumerate() {
-            places[*number as usize] = place as u32;
-        }
-        let mut local = Local { terms: order.iter().map(|number| numbers.term(*number)).collect(), entries };
-        local.renumber(&places, UNSTATED);
-        local
+        terms.table = HashTable::new();
+        let in_shard = terms.terms.iter().map(|_| AtomicU32::default()).collect();
+        Local { terms, in_shard, entries }
     }
 
-    fn renumber(&mut self, numbers: &[u32], unstated: u32) {
-        for part in self.entries.iter_mut().flat_map(|entry| &mut entry[..3]) {
-            *part = numbers.get(*part as usize).copied().unwrap_or(unstated);
+    /// The statements, with the final numbers of each shard's terms.
+    fn renumbered(self, numbers: &ShardNumbers) -> Statements {
+        let final_number = |(hash, place): (&u64, AtomicU32)| {
+            let shard = numbers.shards.get(shard_of(*hash));
+            shard.and_then(|shard| shard.get(place.into_inner() as usize)).copied().unwrap_or(numbers.unstated)
+        };
+        let own: Vec<u32> = self.terms.hashes.iter().zip(self.in_shard).map(final_number).collect();
+        let mut statements = Statements::default();
+        for mut entry in self.entries {
+            for part in &mut entry[..3] {
+                *part = own.get(*part as usize).copied().unwrap_or(numbers.unstated);
+            }
+            let stated = entry[..3].iter().all(|part| *part != numbers.unstated);
+            if stated { &mut statements.triples } else { &mut statements.partial }.push(entry);
         }
-    }
-
-    /// The statements, with the numbers of `terms`, which has all of the local ones.
-    fn renumbered(mut self, terms: &[&str]) -> Vec<Entry> {
-        let mut place = 0;
-        let numbers: Vec<u32> = self
-            .terms
-            .iter()
-            .map(|term| {
-                place += terms.get(place..).unwrap_or_default().partition_point(|other| other < term).min(terms.len());
-                place as u32
-            })
-            .collect();
-        self.renumber(&numbers, terms.len() as u32);
-        self.entries
+        statements
     }
 }
 
@@ -123,86 +126,133 @@ impl<'c> Local<'c> {
 #[derive(Default)]
 struct Numbers<'c> {
     terms: Vec<&'c str>,
+    hashes: Vec<u64>,
     table: HashTable<u32>,
-    /// Seeded at random: nobody can choose terms that collide.
-    hasher: DefaultHashBuilder,
 }
 
 impl<'c> Numbers<'c> {
-    fn of(&mut self, term: &'c str) -> u32 {
-        let Numbers { terms, table, hasher } = self;
-        let term_of = |number: &u32| terms.get(*number as usize).copied().unwrap_or_default();
-        let hash = hasher.hash_one(term);
-        if let Some(number) = table.find(hash, |number| term_of(number) == term) {
+    fn of(&mut self, term: &'c str, hash: u64) -> u32 {
+        let Numbers { terms, hashes, table } = self;
+        let is_it = |number: &u32| terms.get(*number as usize).is_some_and(|other| *other == term);
+        if let Some(number) = table.find(hash, is_it) {
             return *number;
         }
         let number = terms.len() as u32;
-        table.insert_unique(hash, number, |number| hasher.hash_one(term_of(number)));
+        table.insert_unique(hash, number, |number| hashes.get(*number as usize).copied().unwrap_or_default());
         terms.push(term);
+        hashes.push(hash);
         number
-    }
-
-    fn term(&self, number: u32) -> &'c str {
-        self.terms.get(number as usize).copied().unwrap_or_default()
     }
 }
 
-/// All terms once, ascending.
-fn merge<'c>(locals: &[Local<'c>]) -> Vec<&'c str> {
-    let mut terms: Vec<&str> = locals.iter().flat_map(|local| local.terms.iter().copied()).collect();
-    // A merge sort, to which the parts are sorted runs.
-    terms.par_sort();
-    terms.dedup();
-    terms
+/// Parts into which terms are split by their hashes, so that the distinct ones are found on all cores.
+const SHARDS: usize = 32;
+
+fn shard_of(hash: u64) -> usize {
+    // The table looks at the lowest and the highest bits.
+    (hash >> 32) as usize % SHARDS
+}
+
+/// All terms once, ascending, and which number each has.
+struct Merged<'c> {
+    terms: Vec<&'c str>,
+    numbers: ShardNumbers,
+}
+
+/// The final numbers of terms.
+struct ShardNumbers {
+    /// By shard, then by the number in the shard.
+    shards: Vec<Vec<u32>>,
+    /// What stands for no term: the number behind the last.
+    unstated: u32,
+}
+
+/// Strings are compared only to sort the distinct ones: most terms stand in many parts.
+fn merge<'c>(locals: &[Local<'c>]) -> Merged<'c> {
+    let shards: Vec<Vec<&str>> = (0..SHARDS).into_par_iter().map(|shard| distinct(locals, shard)).collect();
+    let mut places: Vec<(&str, u32, u32)> = Vec::with_capacity(shards.iter().map(Vec::len).sum());
+    for (shard, terms) in (0..).zip(&shards) {
+        places.extend((0..).zip(terms).map(|(number, term)| (*term, shard, number)));
+    }
+    places.par_sort_unstable();
+    let mut numbers: Vec<Vec<u32>> = shards.iter().map(|terms| vec![0; terms.len()]).collect();
+    for (last, (_, shard, number)) in (0..).zip(&places) {
+        if let Some(place) = numbers.get_mut(*shard as usize).and_then(|shard| shard.get_mut(*number as usize)) {
+            *place = last;
+        }
+    }
+    let terms: Vec<&str> = places.into_iter().map(|(term, ..)| term).collect();
+    let unstated = terms.len() as u32;
+    Merged { terms, numbers: ShardNumbers { shards: numbers, unstated } }
+}
+
+/// The distinct terms of one shard; tells each part which numbers its own have.
+fn distinct<'c>(locals: &[Local<'c>], shard: usize) -> Vec<&'c str> {
+    let mut numbers = Numbers::default();
+    for local in locals {
+        for (at, hash) in local.terms.hashes.iter().enumerate().filter(|(_, hash)| shard_of(**hash) == shard) {
+            if let (Some(term), Some(place)) = (local.terms.terms.get(at), local.in_shard.get(at)) {
+                place.store(numbers.of(term, *hash), Ordering::Relaxed);
+            }
+        }
+    }
+    numbers.terms
 }
 
 /// All six orders of `entries`, which are in the order of their rows. Sorting by one part keeps the order of the others, so
 /// each order is one counting sort away from another.
-fn orders(entries: Vec<Entry>, unstated: u32) -> [Packed; 6] {
+fn orders(mut entries: Vec<Entry>) -> [Packed; 6] {
     use Role::{Object, Relation, Subject};
-    let by = |entries: &[Entry], role: Role| sorted(entries, role as usize, unstated);
-    let sro = by(&by(&by(&entries, Object), Relation), Subject);
-    drop(entries);
-    let ((rso, ors, sor), (osr, ros, packed)) = rayon::join(
+    let mut spare = Vec::new();
+    [Object, Relation, Subject].into_iter().for_each(|role| sort(&mut entries, role, &mut spare));
+    let mut others = entries.clone();
+    let ((rso, ors, sor), (sro, osr, ros)) = rayon::join(
         || {
-            let rso = by(&sro, Relation);
-            let ors = by(&rso, Object);
-            let sor = by(&ors, Subject);
-            (pack(&rso, Order::Rso), pack(&ors, Order::Ors), pack(&sor, Order::Sor))
+            let mut next = |role, order| packed_by(&mut others, role, order, &mut spare);
+            (next(Relation, Order::Rso), next(Object, Order::Ors), next(Subject, Order::Sor))
         },
         || {
-            let osr = by(&sro, Object);
-            let ros = by(&osr, Relation);
-            (pack(&osr, Order::Osr), pack(&ros, Order::Ros), pack(&sro, Order::Sro))
+            let sro = pack(&entries, Order::Sro);
+            let mut spare = Vec::new();
+            let mut next = |role, order| packed_by(&mut entries, role, order, &mut spare);
+            (sro, next(Object, Order::Osr), next(Relation, Order::Ros))
         },
     );
-    [packed, sor, rso, ros, osr, ors]
+    [sro, sor, rso, ros, osr, ors]
 }
 
-/// Bits that one pass of the counting sort looks at.
+fn packed_by(entries: &mut Vec<Entry>, role: Role, order: Order, spare: &mut Vec<Entry>) -> Packed {
+    sort(entries, role, spare);
+    pack(entries, order)
+}
+
+/// Bits that one pass of the counting sort looks at, at most.
 const DIGIT: u32 = 11;
 
-/// `entries` by the part `place`, whose values are at most `most`; equal ones keep their order.
-fn sorted(entries: &[Entry], place: usize, most: u32) -> Vec<Entry> {
-    let mut from = entries.to_vec();
-    let mut to = vec![Entry::default(); from.len()];
-    let bits = u32::BITS - most.leading_zeros();
-    for shift in (0..bits).step_by(DIGIT as usize) {
-        let digit = |entry: &Entry| (entry[place] >> shift) as usize & ((1 << DIGIT) - 1);
+/// Sorts `entries` by the part of `role`; equal ones keep their order. `spare` is memory to sort in. Only the bits in which
+/// parts differ are looked at: relations, which are few neighbours among the terms, take one pass.
+fn sort(entries: &mut Vec<Entry>, role: Role, spare: &mut Vec<Entry>) {
+    let part = role as usize;
+    let least = entries.iter().map(|entry| entry[part]).min().unwrap_or_default();
+    let most = entries.iter().map(|entry| entry[part]).max().unwrap_or_default();
+    let bits = u32::BITS - (most - least).leading_zeros();
+    let width = bits.div_ceil(bits.div_ceil(DIGIT).max(1)).max(1);
+    spare.resize(entries.len(), Entry::default());
+    for shift in (0..bits).step_by(width as usize) {
+        let digit = |entry: &Entry| ((entry[part] - least) >> shift) as usize & ((1 << width) - 1);
         let mut ends = [0_usize; 1 << DIGIT];
-        from.iter().for_each(|entry| ends[digit(entry)] += 1);
+        entries.iter().for_each(|entry| ends[digit(entry)] += 1);
         let mut start = 0;
         for end in &mut ends {
             start += std::mem::replace(end, start);
         }
-        for entry in &from {
+        for entry in entries.iter() {
             let next = &mut ends[digit(entry)];
-            to[*next] = *entry;
+            spare[*next] = *entry;
             *next += 1;
         }
-        std::mem::swap(&mut from, &mut to);
+        std::mem::swap(entries, spare);
     }
-    from
 }
 
 fn write(rows: usize, terms: &[&str], counts: [usize; 2], stores: &[[Packed; 6]; 2]) -> Vec<u8> {
