@@ -1,11 +1,14 @@
 //! The full text of a lake: the indexes of all its segments as one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 use tantivy::collector::{Count, TopDocs};
-use tantivy::query::{BooleanQuery, EnableScoring, FuzzyTermQuery, Occur, PhraseQuery, Query, TermQuery};
-use tantivy::schema::IndexRecordOption;
+use tantivy::query::{
+    Bm25StatisticsProvider, BooleanQuery, EnableScoring, FuzzyTermQuery, Occur, PhraseQuery, Query, TermQuery,
+};
+use tantivy::schema::{Field as TextField, IndexRecordOption};
 use tantivy::termdict::TermDictionary;
 use tantivy::{Index, ReloadPolicy, Searcher, Term};
 
@@ -80,8 +83,10 @@ impl LakeText {
         if limit == 0 {
             return Ok((terms, Vec::new()));
         }
-        let greatest = self.greatest(&terms)?;
-        let found = self.searcher.search(&compiled, &TopDocs::with_limit(limit).order_by_score())?;
+        let known = Frequencies::of(&terms, &self.searcher)?;
+        let greatest = known.greatest(&terms);
+        let best = TopDocs::with_limit(limit).order_by_score();
+        let found = self.searcher.search_with_statistics_provider(&*compiled, &best, &known)?;
         let hits = found.into_iter().filter_map(|(score, address)| {
             let (segment, first_row) = *self.places.get(address.segment_ord as usize)?;
             let score = (f64::from(score) / greatest).clamp(f64::MIN_POSITIVE, 1.0);
@@ -96,7 +101,7 @@ impl LakeText {
     /// What tantivy says of the files.
     pub fn count(&self, query: &TextQuery) -> tantivy::Result<usize> {
         match compile(&self.terms(query)?) {
-            Some(compiled) => self.searcher.search(&compiled, &Count),
+            Some(compiled) => self.searcher.search(&*compiled, &Count),
             None => Ok(0),
         }
     }
@@ -196,18 +201,52 @@ impl LakeText {
         }
         Ok(())
     }
+}
+
+/// In how many grains the words of a search are, looked up once: dictionaries of many pieces are slow to ask.
+struct Frequencies<'s> {
+    searcher: &'s Searcher,
+    containing: HashMap<Term, u64>,
+}
+
+impl<'s> Frequencies<'s> {
+    fn of(terms: &SearchTerms, searcher: &'s Searcher) -> tantivy::Result<Frequencies<'s>> {
+        let mut containing = HashMap::new();
+        for word in terms.wanted.iter().flatten().flatten() {
+            let term = Term::from_field_text(text_field(), word);
+            let frequency = searcher.doc_freq(&term)?;
+            containing.insert(term, frequency);
+        }
+        Ok(Frequencies { searcher, containing })
+    }
 
     /// The weight that no grain can pass: every wanted word as often as can be.
-    fn greatest(&self, terms: &SearchTerms) -> tantivy::Result<f64> {
+    fn greatest(&self, terms: &SearchTerms) -> f64 {
         let documents = self.searcher.num_docs() as f64;
         let mut sum = 0.0;
-        for phrase in terms.wanted.iter().flatten() {
-            for word in phrase {
-                let containing = self.searcher.doc_freq(&Term::from_field_text(text_field(), word))? as f64;
-                sum += (1.0 + (documents - containing + 0.5) / (containing + 0.5)).ln() * GREATEST_FREQUENCY;
-            }
+        for word in terms.wanted.iter().flatten().flatten() {
+            let containing = self.containing.get(&Term::from_field_text(text_field(), word));
+            let containing = containing.copied().unwrap_or_default() as f64;
+            sum += (1.0 + (documents - containing + 0.5) / (containing + 0.5)).ln() * GREATEST_FREQUENCY;
         }
-        Ok(f64::max(sum, f64::MIN_POSITIVE))
+        f64::max(sum, f64::MIN_POSITIVE)
+    }
+}
+
+impl Bm25StatisticsProvider for Frequencies<'_> {
+    fn total_num_tokens(&self, field: TextField) -> tantivy::Result<u64> {
+        self.searcher.total_num_tokens(field)
+    }
+
+    fn total_num_docs(&self) -> tantivy::Result<u64> {
+        self.searcher.total_num_docs()
+    }
+
+    fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
+        match self.containing.get(term) {
+            Some(known) => Ok(*known),
+            None => Bm25StatisticsProvider::doc_freq(self.searcher, term),
+        }
     }
 }
 
@@ -220,8 +259,9 @@ impl std::fmt::Debug for LakeText {
     }
 }
 
-/// The search as tantivy's; `None` if it can't find anything.
-fn compile(terms: &SearchTerms) -> Option<BooleanQuery> {
+/// The search as tantivy's; `None` if it can't find anything. A single part stands alone: only then can tantivy pass over blocks
+/// of documents that can't be among the best.
+fn compile(terms: &SearchTerms) -> Option<Box<dyn Query>> {
     let mut clauses: Vec<(Occur, Box<dyn Query>)> = Vec::new();
     for alternatives in &terms.wanted {
         clauses.push((Occur::Must, any_of(alternatives)?));
@@ -232,10 +272,12 @@ fn compile(terms: &SearchTerms) -> Option<BooleanQuery> {
     // tantivy asks what is excluded about documents before those that it stands at, which its phrases don't expect. Its unions
     // do, and a phrase taken twice is one.
     let unwanted: Vec<Phrase> = terms.unwanted.iter().flat_map(|phrase| [phrase.clone(), phrase.clone()]).collect();
-    if let Some(unwanted) = any_of(&unwanted) {
-        clauses.push((Occur::MustNot, unwanted));
+    match any_of(&unwanted) {
+        Some(unwanted) => clauses.push((Occur::MustNot, unwanted)),
+        None if clauses.len() == 1 => return clauses.pop().map(|(_, query)| query),
+        None => {}
     }
-    Some(BooleanQuery::new(clauses))
+    Some(Box::new(BooleanQuery::new(clauses)))
 }
 
 /// `None` if there is nothing to choose from.
