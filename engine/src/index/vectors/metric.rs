@@ -1,7 +1,6 @@
 //! Distances over half precision, on the kernels of `simsimd`.
 
 use half::f16;
-use hnsw_rs::anndists::dist::Distance;
 use serde::{Deserialize, Serialize};
 use simsimd::SpatialSimilarity;
 
@@ -55,9 +54,3 @@ impl Metric {
 
 /// A number in half precision, as the kernels take it.
 pub type Half = simsimd::f16;
-
-impl Distance<Half> for Metric {
-    fn eval(&self, left: &[Half], right: &[Half]) -> f32 {
-        self.distance(left, right)
-    }
-}

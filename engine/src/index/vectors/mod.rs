@@ -1,7 +1,7 @@
 //! Vectors: nearest neighbours among the embeddings of a segment's grains.
 //!
 //! A segment has one file for each model, `vectors-<model>.bin`: the vectors in half precision, the rows that they belong to,
-//! and a graph (HNSW) over them that `hnsw_rs` builds on all cores, laid out flat so that it is searched where it is mapped. A
+//! and a graph (HNSW) over them that is built on all cores and laid out flat, so that it is searched where it is mapped. A
 //! row may have several vectors (chunks); it counts with its nearest.
 //!
 //! ```text
@@ -19,6 +19,8 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `metric` | how far apart are two vectors? |
+//! | `walk` | which vectors does one meet on the way to another? |
+//! | `graph` | which vectors are neighbours? |
 //! | `build` | how do vectors become the file? |
 //! | `read` | which vectors of the file are nearest? |
 //! | `lake` | how are the vectors of a whole lake made and searched? |
@@ -28,11 +30,13 @@
 mod build;
 pub mod embed;
 pub mod files;
+mod graph;
 mod lake;
 mod metric;
 mod read;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 pub use build::VectorBuilder;
 pub(crate) use lake::files_of;

@@ -1,12 +1,12 @@
 //! The opened file: which of its vectors are nearest to another.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashSet;
 use std::ops::Range;
 
 use gristmill_connectors::source::SourceBytes;
 
 use super::metric::{Half, Metric};
+use super::walk::{Candidate, Graph, Walk};
 use super::{CHECKSUM, DIMENSION_LIMIT, Head, MAGIC};
 
 /// Why an index of vectors can't be used.
@@ -104,8 +104,8 @@ impl VectorIndex {
     /// As [`VectorIndex::search`], by looking at every vector: exact, and slow.
     pub fn scan(&self, vector: &[f32], limit: usize) -> Vec<Near> {
         let Some(wanted) = self.stored(vector) else { return Vec::new() };
-        let mut all: Vec<Candidate> =
-            (0..self.head.count as u32).map(|number| self.candidate(&wanted, number)).collect();
+        let towards = self.towards(&wanted);
+        let mut all: Vec<Candidate> = (0..self.head.count as u32).map(|number| towards.candidate(number)).collect();
         all.sort_unstable();
         self.nearest_rows(all, limit)
     }
@@ -116,11 +116,11 @@ impl VectorIndex {
 
     /// Of candidates, nearest first, the rows; each once.
     fn nearest_rows(&self, candidates: Vec<Candidate>, limit: usize) -> Vec<Near> {
-        let mut seen = HashMap::new();
+        let mut seen = HashSet::new();
         let mut nearest = Vec::new();
         for candidate in candidates {
             let row = self.number(self.rows, candidate.number as usize);
-            if nearest.len() < limit && seen.insert(row, ()).is_none() {
+            if nearest.len() < limit && seen.insert(row) {
                 nearest.push(Near { row, distance: candidate.distance });
             }
         }
@@ -132,64 +132,29 @@ impl VectorIndex {
         if self.is_empty() {
             return Vec::new();
         }
-        let mut nearest = self.candidate(wanted, self.head.entry.min(self.head.count as u32 - 1));
+        let towards = self.towards(wanted);
+        let mut walk = Walk::new(self.head.count);
+        let mut nearest = towards.candidate(self.head.entry.min(self.head.count as u32 - 1));
         for level in (1..=self.level(nearest.number)).rev() {
-            loop {
-                let near = self.neighbours(nearest.number, level).map(|number| self.candidate(wanted, number)).min();
-                match near {
-                    Some(nearer) if nearer < nearest => nearest = nearer,
-                    _ => break,
-                }
-            }
+            nearest = walk.descend(&towards, nearest, level);
         }
-        self.around(wanted, nearest, effort)
+        walk.around(&towards, nearest, 0, effort)
     }
 
-    fn around(&self, wanted: &[Half], start: Candidate, effort: usize) -> Vec<Candidate> {
-        let mut seen = vec![0_u64; self.head.count.div_ceil(64)];
-        mark(&mut seen, start.number);
-        let mut open = BinaryHeap::from([Reverse(start)]);
-        let mut found = BinaryHeap::from([start]);
-        while let Some(Reverse(next)) = open.pop() {
-            if found.len() >= effort && found.peek().is_some_and(|farthest| *farthest < next) {
-                break;
-            }
-            for number in self.neighbours(next.number, 0) {
-                if !mark(&mut seen, number) {
-                    continue;
-                }
-                let candidate = self.candidate(wanted, number);
-                if found.len() < effort || found.peek().is_some_and(|farthest| candidate < *farthest) {
-                    open.push(Reverse(candidate));
-                    found.push(candidate);
-                    if found.len() > effort {
-                        found.pop();
-                    }
-                }
-            }
-        }
-        found.into_sorted_vec()
-    }
-
-    fn candidate(&self, wanted: &[Half], number: u32) -> Candidate {
-        Candidate { distance: self.head.metric.distance(wanted, self.vector(number)), number }
-    }
-
-    fn vector(&self, number: u32) -> &[Half] {
-        let all = match &self.copied {
+    fn towards<'i>(&'i self, wanted: &'i [Half]) -> Towards<'i> {
+        let vectors = match &self.copied {
             Some(copied) => copied,
             None => self.bytes.get(self.vectors.clone()).and_then(halves_in).unwrap_or_default(),
         };
-        let start = number as usize * self.head.dimensions;
-        all.get(start..start + self.head.dimensions).unwrap_or_default()
+        Towards { index: self, vectors, wanted }
     }
 
     fn level(&self, number: u32) -> u8 {
         self.bytes.get(self.levels + number as usize).copied().unwrap_or_default()
     }
 
-    /// The neighbours of a vector on one level; of a forged file only those that exist.
-    fn neighbours(&self, number: u32, level: u8) -> impl Iterator<Item = u32> {
+    /// Where the neighbours of a vector on one level are, as bytes of the file; of a forged one nowhere beyond its end.
+    fn list(&self, number: u32, level: u8) -> &[u8] {
         let number = number as usize;
         let mut start = number.checked_sub(1).map_or(0, |before| self.number(self.ends, before) as usize);
         let end = (self.number(self.ends, number) as usize).min(self.head.neighbours);
@@ -199,7 +164,7 @@ impl VectorIndex {
         }
         let length = if start < end { self.number(self.neighbours, start) as usize } else { 0 };
         let list = start + 1..(start + 1).saturating_add(length).min(end).max(start + 1);
-        list.map(|place| self.number(self.neighbours, place)).filter(|number| (*number as usize) < self.head.count)
+        self.bytes.get(self.neighbours + 4 * list.start..self.neighbours + 4 * list.end).unwrap_or_default()
     }
 
     /// The integer at `place` of the list that begins at `start`; 0 beyond the end.
@@ -209,34 +174,26 @@ impl VectorIndex {
     }
 }
 
-/// A vector that may be near; ordered by distance, then by number.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Candidate {
-    distance: f32,
-    number: u32,
+/// The file, seen from a vector.
+struct Towards<'i> {
+    index: &'i VectorIndex,
+    vectors: &'i [Half],
+    wanted: &'i [Half],
 }
 
-impl Eq for Candidate {}
-
-impl Ord for Candidate {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.distance.total_cmp(&other.distance).then(self.number.cmp(&other.number))
+impl Graph for Towards<'_> {
+    fn distance(&self, number: u32) -> f32 {
+        let start = number as usize * self.wanted.len();
+        let other = self.vectors.get(start..start + self.wanted.len()).unwrap_or_default();
+        self.index.head.metric.distance(self.wanted, other)
     }
-}
 
-impl PartialOrd for Candidate {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+    fn neighbours(&self, number: u32, level: u8, near: &mut Vec<u32>) {
+        let (list, _) = self.index.list(number, level).as_chunks();
+        // A forged file may name some that don't exist.
+        let count = self.index.head.count;
+        near.extend(list.iter().map(|chunk| u32::from_le_bytes(*chunk)).filter(|number| (*number as usize) < count));
     }
-}
-
-/// Marks a number; false if it was marked before or there is no such number.
-fn mark(seen: &mut [u64], number: u32) -> bool {
-    let Some(word) = seen.get_mut(number as usize / 64) else { return false };
-    let bit = 1 << (number % 64);
-    let fresh = *word & bit == 0;
-    *word |= bit;
-    fresh
 }
 
 /// Where everything is, as the head says.

@@ -66,6 +66,20 @@ fn the_graph_finds_nearly_all_of_what_a_scan_finds() {
 }
 
 #[test]
+fn vectors_that_are_there_many_times_hide_no_others() {
+    let mut all = vectors(1_200, 16, 7);
+    let same = vectors(1, 16, 8).remove(0);
+    for at in (0..all.len()).filter(|at| at % 3 > 0) {
+        all[at].clone_from(&same);
+    }
+    let index = built(&all, Metric::Cosine);
+    let lost = |row: &usize| index.search(&all[*row], 1, 32).first().is_none_or(|near| near.row != *row as u32);
+    assert_eq!((0..all.len()).step_by(3).filter(lost).count(), 0);
+    let found = index.search(&same, 500, 500);
+    assert_eq!(found.iter().filter(|near| near.distance < 1e-3).count(), 500);
+}
+
+#[test]
 fn a_scan_is_exact() {
     let all = vectors(300, 16, 3);
     let index = built(&all, Metric::L2);
