@@ -1,0 +1,183 @@
+//! `grains CORPUS`: reading the grains of all containers in the folder CORPUS, ours beside the crate `areev-core`, the other public
+//! implementation of the format.
+//!
+//! Each comparison is made [`ROUNDS`] times:
+//!
+//! - From memory, the same grains in turns: each blob is hashed and decoded. Ours also checks every field by the specification, in
+//!   strict mode. `areev-core` makes a map of JSON values of each and checks its framing; by fields it doesn't check.
+//! - Whole files, the road of `gristmill verify`: container structure, footers and grains, from the page cache; beside what
+//!   `areev-core` made of the grains in memory, as it knows no containers.
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use areev_core::format::deserialize_blob;
+use gristmill_connectors::source::{SourceBytes, discover};
+use gristmill_engine::hash::{Digest, sha256_each};
+use gristmill_engine::verify::{VerifyOptions, VerifyReport, verify_sources};
+use gristmill_rivals::{timed, worked};
+use gristmill_schemas::container::{Container, ContainerLimits};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use rayon::prelude::*;
+use tokio::runtime::Runtime;
+
+// What the command line of gristmill uses.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const ROUNDS: usize = 3;
+/// Grains that are read one after another: those that `verify` has open at a time.
+const RUN: usize = 512;
+/// Grains that one side reads before the other has its turn.
+const TURN: usize = 65_536;
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> Result<(), Fault> {
+    let mut arguments = std::env::args().skip(1);
+    let corpus = PathBuf::from(arguments.next().ok_or("usage: grains CORPUS")?);
+    let containers = containers(&corpus)?;
+    let each = |container| {
+        let container: &Container<SourceBytes> = container;
+        (0..container.len()).filter_map(|at| container.grain(at))
+    };
+    let grains: Vec<&[u8]> = containers.iter().flat_map(each).collect();
+    let bytes: usize = grains.iter().map(|grain| grain.len()).sum();
+    let threads = rayon::current_num_threads();
+    println!("{} grains, {:.0} MB, {threads} threads", grains.len(), bytes as f64 / 1e6);
+    let runtime = Runtime::new()?;
+    for round in 1..=ROUNDS {
+        println!("round {round}");
+        let [one, all] = from_memory(&grains, threads)?;
+        whole_files(&corpus, [(1, one), (threads, all)], grains.len(), &runtime)?;
+    }
+    Ok(())
+}
+
+fn containers(corpus: &Path) -> Result<Vec<Container<SourceBytes>>, Fault> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(corpus)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "mg") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let open = |path: &PathBuf| Ok(Container::open(SourceBytes::map(path)?, ContainerLimits::default())?);
+    paths.iter().map(open).collect()
+}
+
+/// What a reader made of grains: how many are good, and all their addresses folded to one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Read {
+    good: usize,
+    addresses: u64,
+}
+
+impl Read {
+    fn see(&mut self, address: &[u8; 32]) {
+        self.good += 1;
+        self.addresses ^= address.first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
+    }
+
+    fn and(self, other: Read) -> Read {
+        Read { good: self.good + other.good, addresses: self.addresses ^ other.addresses }
+    }
+}
+
+/// Ours: a run of grains hashed in the lanes of the kernel, decoded and checked in memory that is used again.
+fn our_run(grains: &[&[u8]]) -> Read {
+    let mut digests = vec![Digest::default(); grains.len()];
+    sha256_each(&mut digests, |at| grains.get(at).copied().unwrap_or_default());
+    let payloads: Vec<_> = grains.iter().map(|blob| Payload::open(blob, DEFAULT_PAYLOAD_LIMIT)).collect();
+    let mut kept: Option<Grain<'_>> = None;
+    let mut read = Read::default();
+    for (payload, digest) in payloads.iter().zip(&digests) {
+        let Ok(payload) = payload else { continue };
+        let checked = match &mut kept {
+            Some(grain) => grain.redecode(payload, Mode::Strict),
+            empty => Grain::decode(payload, Mode::Strict).map(|grain| *empty = Some(grain)),
+        };
+        if checked.is_ok() {
+            black_box(&kept);
+            read.see(digest);
+        }
+    }
+    read
+}
+
+fn their_run(grains: &[&[u8]]) -> Read {
+    let mut read = Read::default();
+    for grain in grains.iter().filter_map(|blob| deserialize_blob(blob).ok()) {
+        read.see(black_box(&grain).hash.as_bytes());
+    }
+    read
+}
+
+/// How a run of grains is read.
+type Reader = fn(&[&[u8]]) -> Read;
+
+/// How many runs are read.
+type Road = fn(&[&[u8]], Reader) -> Read;
+
+fn one_by_one(grains: &[&[u8]], reader: Reader) -> Read {
+    grains.chunks(RUN).map(reader).fold(Read::default(), Read::and)
+}
+
+fn on_all(grains: &[&[u8]], reader: Reader) -> Read {
+    grains.par_chunks(RUN).map(reader).reduce(Read::default, Read::and)
+}
+
+/// Reads all grains by both, in turns of [`TURN`] grains; answers how many grains per second `areev-core` reads on one thread
+/// and on all.
+fn from_memory(grains: &[&[u8]], threads: usize) -> Result<[f64; 2], Fault> {
+    let roads: [(usize, Road); 2] = [(1, one_by_one), (threads, on_all)];
+    let mut rates = [0.0; 2];
+    for ((threads, road), rate) in roads.into_iter().zip(&mut rates) {
+        let mut sides = [(our_run as Reader, 0.0, Read::default()), (their_run as Reader, 0.0, Read::default())];
+        for turn in grains.chunks(TURN) {
+            for (reader, seconds, all) in &mut sides {
+                let (took, read) = timed(|| road(turn, *reader));
+                *seconds += took;
+                *all = all.and(read);
+            }
+        }
+        let [(_, own, ours), (_, other, theirs)] = sides;
+        if ours.good == theirs.good && ours != theirs {
+            return Err("addresses differ".into());
+        }
+        let [own, other] = [ours.good as f64 / own, theirs.good as f64 / other];
+        println!(
+            "from memory, {threads} threads: ours {own:.0} grains/s, {} good; areev-core {other:.0} grains/s, {} good; ratio {:.1}",
+            ours.good,
+            theirs.good,
+            own / other
+        );
+        *rate = other;
+    }
+    Ok(rates)
+}
+
+fn whole_files(corpus: &Path, theirs: [(usize, f64); 2], grains: usize, runtime: &Runtime) -> Result<(), Fault> {
+    let named = [corpus.to_str().ok_or("the corpus' name isn't text")?.to_owned()];
+    for (threads, theirs) in theirs {
+        let options = VerifyOptions { threads, ..VerifyOptions::default() };
+        let (spent, report) = worked(|| {
+            runtime.block_on(async { verify_sources(discover(&named).await?, &options, Arc::default()).await })
+        });
+        let report = report.map_err(|error| error.to_string())?;
+        proven(&report, grains)?;
+        let own = grains as f64 / spent.wall;
+        println!(
+            "verify of files, {threads} threads: {spent}, {own:.0} grains/s; ratio to areev-core {:.1}",
+            own / theirs
+        );
+    }
+    Ok(())
+}
+
+fn proven(report: &VerifyReport, grains: usize) -> Result<(), Fault> {
+    let all = report.bad == 0 && report.ok == grains as u64;
+    all.then_some(()).ok_or_else(|| format!("{} of {grains} grains are good", report.ok).into())
+}
