@@ -1,12 +1,13 @@
-//! `grains CORPUS`: reading the grains of all containers in the folder CORPUS, ours beside the crate `areev-core`, the other public
-//! implementation of the format.
+//! `grains CORPUS [COUNT]`: reading the grains of all containers in the folder CORPUS, ours beside the crates `areev-core` and
+//! `areev-store`, the other public implementation of the format.
 //!
 //! Each comparison is made [`ROUNDS`] times:
 //!
 //! - From memory, the same grains in turns: each blob is hashed and decoded. Ours also checks every field by the specification, in
-//!   strict mode. `areev-core` makes a map of JSON values of each and checks its framing; by fields it doesn't check.
+//!   strict mode. `areev-core` makes a map of JSON values of each and checks its framing, not its fields.
 //! - Whole files, the road of `gristmill verify`: container structure, footers and grains, from the page cache; beside what
 //!   `areev-core` made of the grains in memory, as it knows no containers.
+//! - Stores, if the crate is built with the feature `store`: see `stores`.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use rayon::prelude::*;
 use tokio::runtime::Runtime;
 
-// What the command line of gristmill uses.
+// What the command line of gristmill uses; a crate below `areev-store` brings the same one.
+#[cfg(not(feature = "store"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -32,11 +34,14 @@ const RUN: usize = 512;
 /// Grains that one side reads before the other has its turn.
 const TURN: usize = 65_536;
 
+#[cfg(feature = "store")]
+mod stores;
+
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Fault> {
     let mut arguments = std::env::args().skip(1);
-    let corpus = PathBuf::from(arguments.next().ok_or("usage: grains CORPUS")?);
+    let corpus = PathBuf::from(arguments.next().ok_or("usage: grains CORPUS [COUNT]")?);
     let containers = containers(&corpus)?;
     let each = |container| {
         let container: &Container<SourceBytes> = container;
@@ -52,6 +57,8 @@ fn main() -> Result<(), Fault> {
         let [one, all] = from_memory(&grains, threads)?;
         whole_files(&corpus, [(1, one), (threads, all)], grains.len(), &runtime)?;
     }
+    #[cfg(feature = "store")]
+    stores::beside(&grains, arguments.next().as_deref(), threads, &runtime)?;
     Ok(())
 }
 
