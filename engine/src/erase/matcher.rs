@@ -21,10 +21,10 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 use rustc_hash::FxBuildHasher;
 
-use super::needles::Anchors;
+use super::needles::{Anchors, Sieve};
 use super::reason::{Reason, Reasons};
 use super::request::Request;
-use crate::index::words::WordFilter;
+use crate::index::words::{WordFilter, each_word};
 use crate::policy::{Mode, Policy};
 use crate::text::fold::{Folding, is_word, runs_together, unescaped};
 
@@ -43,6 +43,8 @@ pub struct Matcher {
     patterns: Vec<Pattern>,
     /// Patterns by the word in them that the fewest others have.
     by_word: Map<Box<str>, Vec<u32>>,
+    /// What these words may be: most texts hold none of them.
+    filed: Sieve,
     /// Patterns of scripts without blanks, and those without any word: looked for everywhere.
     anywhere: Vec<u32>,
     /// Patterns that are long enough to be looked for in binary bytes, whatever stands next to them.
@@ -195,6 +197,7 @@ impl Matcher {
             folding: request.folding,
             patterns: Vec::new(),
             by_word: Map::default(),
+            filed: Sieve::default(),
             anywhere: Vec::new(),
             loose: Anchors::default(),
             has_numbers: false,
@@ -252,7 +255,10 @@ impl Matcher {
         for (number, pattern) in (0..).zip(&self.patterns) {
             let rarest = words(&pattern.text).min_by_key(|(start, word)| (sharing.get(word), *start));
             match rarest.filter(|_| !pattern.text.chars().any(runs_together)) {
-                Some((_, word)) => self.by_word.entry(word.into()).or_default().push(number),
+                Some((_, word)) => {
+                    each_word(word, |_, hash| self.filed.add(hash));
+                    self.by_word.entry(word.into()).or_default().push(number);
+                }
                 None => self.anywhere.push(number),
             }
             leads.push(rarest.map_or(0, |(start, _)| start));
@@ -375,7 +381,7 @@ impl Matcher {
             self.folding.fold(chunk.valid(), &mut hits.folded);
             let folded = std::mem::take(&mut hits.folded);
             self.loose.find(folded.as_bytes(), |number, _| {
-                if let Some(pattern) = self.patterns.get(number as usize) {
+                if let Some(pattern) = self.pattern(number) {
                     hits.add(pattern.person, Reason::Undecodable);
                 }
             });
@@ -428,21 +434,36 @@ impl Matcher {
 
     /// True if `text` holds one of the references.
     fn refers(&self, text: &str) -> bool {
-        let runs = text.split(|letter: char| !letter.is_ascii_hexdigit());
-        let windows = |run: &str| -> bool {
-            let last = run.len().checked_sub(ContentAddress::TEXT_LENGTH);
-            last.is_some_and(|last| {
-                (0..=last).any(|at| {
-                    let address = run.get(at..at + ContentAddress::TEXT_LENGTH).and_then(|hex| hex.parse().ok());
-                    address.is_some_and(|address: ContentAddress| self.references.contains(&address))
-                })
+        let is_reference =
+            |hex: &str| hex.parse().is_ok_and(|address: ContentAddress| self.references.contains(&address));
+        let mut digits = 0;
+        text.len() >= ContentAddress::TEXT_LENGTH
+            && text.bytes().enumerate().any(|(at, byte)| {
+                digits = if byte.is_ascii_hexdigit() { digits + 1 } else { 0 };
+                digits >= ContentAddress::TEXT_LENGTH
+                    && text.get(at + 1 - ContentAddress::TEXT_LENGTH..=at).is_some_and(is_reference)
             })
-        };
-        runs.into_iter().any(windows)
+    }
+
+    /// False if no identifier can stand in `text`. Told without folding: plain ASCII means what it says.
+    fn may_occur(&self, text: &str) -> bool {
+        if !text.is_ascii() || text.contains('\\') {
+            return true;
+        }
+        let mut may = self.anywhere.iter().filter_map(|number| self.pattern(*number)).any(|it| it.text.is_ascii());
+        each_word(text, |_, hash| may = may || self.filed.may_have(hash));
+        may
+    }
+
+    fn pattern(&self, number: u32) -> Option<&Pattern> {
+        self.patterns.get(number as usize)
     }
 
     /// Calls `found` for every identifier that stands in `text` as it is written, or as it is meant if it has escapes.
     fn each_form(&self, text: &str, folded: &mut String, mut found: impl FnMut(&Pattern, Cover)) {
+        if !self.may_occur(text) {
+            return;
+        }
         self.folding.fold(text, folded);
         self.occurrences(folded, &mut found);
         for meant in unescaped(text) {
@@ -453,7 +474,7 @@ impl Matcher {
 
     /// Calls `found` for every identifier that stands in `text`, which is folded.
     fn occurrences(&self, text: &str, mut found: impl FnMut(&Pattern, Cover)) {
-        let pattern = |number: &u32| self.patterns.get(*number as usize);
+        let pattern = |number: &u32| self.pattern(*number);
         if !self.by_word.is_empty() {
             for (start, word) in words(text) {
                 for pattern in self.by_word.get(word).into_iter().flatten().filter_map(pattern) {

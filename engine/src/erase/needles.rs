@@ -13,12 +13,14 @@ use unicode_normalization::UnicodeNormalization;
 /// What is looked for.
 #[derive(Debug, Default)]
 pub(super) struct Needles {
-    /// In bytes as they are.
-    exact: Anchors<NeedleKind>,
-    /// In bytes whose ASCII letters were made lower case.
-    lower: Anchors<NeedleKind>,
+    /// Addresses as digests.
+    digests: Strides,
+    /// Addresses as text in lower case.
+    texts: Strides,
+    /// Identifiers in lower case.
+    identifiers: Anchors<()>,
     addresses: usize,
-    identifiers: usize,
+    spellings: usize,
 }
 
 /// Byte strings by their first four or eight bytes.
@@ -27,15 +29,36 @@ pub(super) struct Anchors<K> {
     needles: Vec<Needle<K>>,
     by_eight: HashMap<u64, Vec<u32>, FxBuildHasher>,
     by_four: HashMap<u32, Vec<u32>, FxBuildHasher>,
-    /// What the first eight bytes may be, and the first four of those that have no more: nearly every place is passed over by
-    /// these alone.
-    eights: Sieve,
+    /// What the first four bytes may be: nearly every place is passed over by this alone.
     fours: Sieve,
 }
 
+/// Byte strings of one length, far longer than eight bytes: each is filed under every eight bytes of it that may stand at a
+/// multiple of a stride, so that only those places of the searched bytes are looked at.
+#[derive(Debug, Default)]
+struct Strides {
+    /// The needles, one after another.
+    needles: Vec<u8>,
+    length: usize,
+    stride: usize,
+    /// Eight bytes, and where they stand in `needles`; sorted.
+    windows: Vec<(u64, u32)>,
+    /// What the eight bytes may be.
+    eights: Sieve,
+}
+
+/// Windows of [`Strides`] at most, unless there are more needles: 16 bytes each.
+const WINDOWS: usize = 4 << 20;
+
+/// Bytes of a digest that are looked for.
+const DIGEST_BYTES: usize = 24;
+
+/// The longest stride: the shortest needles, digests without their first eight bytes, have 17 windows.
+const STRIDE: usize = 16;
+
 /// One bit for each value of a hash. It grows with what it holds, so that few bits are set.
 #[derive(Debug, Default)]
-struct Sieve {
+pub(super) struct Sieve {
     bits: Vec<u64>,
     hashes: Vec<u64>,
 }
@@ -52,19 +75,9 @@ impl<K> Default for Anchors<K> {
             needles: Vec::new(),
             by_eight: HashMap::default(),
             by_four: HashMap::default(),
-            eights: Sieve::default(),
             fours: Sieve::default(),
         }
     }
-}
-
-/// What a needle is part of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NeedleKind {
-    /// An address that was erased.
-    Address,
-    /// An identifier of a person.
-    Identifier,
 }
 
 /// Bytes of an identifier from which on it is looked for.
@@ -79,16 +92,17 @@ impl Needles {
         addresses: impl IntoIterator<Item = &'t ContentAddress>,
         identifiers: impl IntoIterator<Item = &'t str>,
     ) -> Needles {
-        let mut needles = Needles::default();
+        let (mut digests, mut texts) = (Vec::new(), Vec::new());
         for address in addresses {
-            let text = address.to_string();
-            needles.exact.add(address.as_bytes()[8..].to_vec(), NeedleKind::Address);
-            needles.lower.add(text.into_bytes(), NeedleKind::Address);
-            needles.addresses += 1;
+            digests.extend(&address.as_bytes()[32 - DIGEST_BYTES..]);
+            texts.extend(address.to_string().bytes());
         }
+        let mut needles = Needles { addresses: texts.len() / ContentAddress::TEXT_LENGTH, ..Needles::default() };
+        needles.digests = Strides::new(digests, DIGEST_BYTES);
+        needles.texts = Strides::new(texts, ContentAddress::TEXT_LENGTH);
         let mut forms: BTreeSet<Vec<u8>> = BTreeSet::new();
         for identifier in identifiers {
-            needles.identifiers += 1;
+            needles.spellings += 1;
             for spelling in [identifier.to_owned(), identifier.to_lowercase(), identifier.to_uppercase()] {
                 for form in [spelling.nfc().collect::<String>(), spelling.nfd().collect(), spelling] {
                     forms.insert(escaped(&form).to_ascii_lowercase().into_bytes());
@@ -97,30 +111,26 @@ impl Needles {
             }
         }
         let forms = forms.into_iter().filter(|form| form.len() >= SHORTEST);
-        forms.for_each(|form| needles.lower.add(form, NeedleKind::Identifier));
+        forms.for_each(|form| needles.identifiers.add(form, ()));
         needles
     }
 
     /// How many addresses and identifiers are looked for.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.addresses, self.identifiers)
+        (self.addresses, self.spellings)
     }
 
     /// How many places in `bytes` hold an address, and how many an identifier.
     pub(super) fn count(&self, bytes: &[u8], scratch: &mut Vec<u8>) -> (u64, u64) {
-        let mut counts = (0, 0);
-        self.exact.find(bytes, |_, _| counts.0 += 1);
-        if !self.lower.needles.is_empty() {
-            scratch.clear();
-            scratch.extend(bytes.iter().map(u8::to_ascii_lowercase));
-            self.lower.find(scratch, |kind, Range { start, end }| match kind {
-                NeedleKind::Address => counts.0 += 1,
-                NeedleKind::Identifier if stands_alone(scratch, start, end) || is_announced(bytes, start, end) => {
-                    counts.1 += 1;
-                }
-                NeedleKind::Identifier => {}
-            });
-        }
+        let mut counts = (self.digests.count(bytes), 0);
+        scratch.clear();
+        scratch.extend(bytes.iter().map(u8::to_ascii_lowercase));
+        counts.0 += self.texts.count(scratch);
+        self.identifiers.find(scratch, |(), Range { start, end }| {
+            if stands_alone(scratch, start, end) || is_announced(bytes, start, end) {
+                counts.1 += 1;
+            }
+        });
         counts
     }
 }
@@ -142,8 +152,56 @@ fn mixed(bytes: u64) -> u64 {
     bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+impl Strides {
+    /// The needles in `needles`, each of `length` bytes.
+    fn new(needles: Vec<u8>, length: usize) -> Strides {
+        let count = needles.len() / length;
+        let stride = (WINDOWS / count.max(1)).clamp(1, STRIDE);
+        let mut strides = Strides { length, stride, windows: Vec::with_capacity(count * stride), ..Strides::default() };
+        for start in (0..count).map(|number| number * length) {
+            for at in start..start + stride {
+                let Some(eight) = needles.get(at..).and_then(first_eight) else { continue };
+                strides.eights.add(eight);
+                strides.windows.push((eight, at as u32));
+            }
+        }
+        strides.windows.sort_unstable();
+        strides.needles = needles;
+        strides
+    }
+
+    /// How many places in `bytes` hold one of them.
+    fn count(&self, bytes: &[u8]) -> u64 {
+        if self.windows.is_empty() {
+            return 0;
+        }
+        let mut count = 0;
+        for (number, step) in bytes.chunks(self.stride).enumerate() {
+            let at = number * self.stride;
+            // A step that is shorter than a window is the last, or is followed by others.
+            let eight = if step.len() < 8 { bytes.get(at..).and_then(first_eight) } else { first_eight(step) };
+            if let Some(eight) = eight.filter(|eight| self.eights.may_have(*eight)) {
+                count += self.around(bytes, at, eight);
+            }
+        }
+        count
+    }
+
+    /// How many needles stand in `bytes` that have `eight`, which is at `at`, among their windows.
+    fn around(&self, bytes: &[u8], at: usize, eight: u64) -> u64 {
+        let first = self.windows.partition_point(|(window, _)| *window < eight);
+        let same = self.windows.get(first..).unwrap_or_default().iter().take_while(|(window, _)| *window == eight);
+        let stands = |place: usize| {
+            let before = place % self.length;
+            let needle = self.needles.get(place - before..)?.get(..self.length)?;
+            bytes.get(at.checked_sub(before)?..)?.starts_with(needle).then_some(())
+        };
+        same.filter(|(_, place)| stands(*place as usize).is_some()).count() as u64
+    }
+}
+
 impl Sieve {
-    fn add(&mut self, bytes: u64) {
+    pub(super) fn add(&mut self, bytes: u64) {
         self.hashes.push(mixed(bytes));
         if self.hashes.len() * SPARSENESS > self.bits.len() * 64 {
             let words = (self.hashes.len() * SPARSENESS).next_power_of_two().max(1 << 16) / 64;
@@ -169,7 +227,7 @@ impl Sieve {
         (slot as usize / 64, 1 << (slot % 64))
     }
 
-    fn may_have(&self, bytes: u64) -> bool {
+    pub(super) fn may_have(&self, bytes: u64) -> bool {
         let (word, bit) = self.place(mixed(bytes));
         self.bits.get(word).is_some_and(|word| word & bit != 0)
     }
@@ -180,15 +238,15 @@ impl<K: Copy> Anchors<K> {
     pub(super) fn add(&mut self, bytes: Vec<u8>, kind: K) {
         let number = self.needles.len() as u32;
         match (first_eight(&bytes), first_four(&bytes)) {
-            (Some(eight), _) => {
-                self.eights.add(eight);
+            (Some(eight), Some(four)) => {
+                self.fours.add(four.into());
                 self.by_eight.entry(eight).or_default().push(number);
             }
             (None, Some(four)) => {
                 self.fours.add(four.into());
                 self.by_four.entry(four).or_default().push(number);
             }
-            (None, None) => return,
+            _ => return,
         }
         self.needles.push(Needle { bytes, kind });
     }
@@ -204,18 +262,14 @@ impl<K: Copy> Anchors<K> {
                 }
             }
         };
-        if !self.by_eight.is_empty() {
-            for (at, eight) in bytes.windows(8).enumerate() {
-                if let Some(eight) = first_eight(eight).filter(|eight| self.eights.may_have(*eight)) {
-                    at_place(at, self.by_eight.get(&eight));
-                }
-            }
+        if self.needles.is_empty() {
+            return;
         }
-        if !self.by_four.is_empty() {
-            for (at, four) in bytes.windows(4).enumerate() {
-                if let Some(four) = first_four(four).filter(|four| self.fours.may_have((*four).into())) {
-                    at_place(at, self.by_four.get(&four));
-                }
+        for (at, four) in bytes.windows(4).enumerate() {
+            if let Some(four) = first_four(four).filter(|four| self.fours.may_have((*four).into())) {
+                at_place(at, self.by_four.get(&four));
+                let eight = bytes.get(at..).and_then(first_eight);
+                at_place(at, eight.and_then(|eight| self.by_eight.get(&eight)));
             }
         }
     }
@@ -297,6 +351,24 @@ mod tests {
         assert_eq!(count(&needles, &[&[7; 3], &address.as_bytes()[..], &[7; 3]].concat()), (1, 0));
         assert_eq!(count(&needles, &[&[7; 3], &address.as_bytes()[8..]].concat()), (1, 0));
         assert_eq!(count(&needles, ContentAddress::of(b"other").to_string().as_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn an_address_is_found_wherever_it_stands() {
+        let addresses: Vec<ContentAddress> =
+            (0..40_u32).map(|number| ContentAddress::of(&number.to_le_bytes())).collect();
+        let needles = Needles::new(&addresses, []);
+        for (before, address) in addresses.iter().enumerate() {
+            let text = address.to_string();
+            for bytes in [address.as_bytes()[8..].to_vec(), text.clone().into_bytes(), text.to_uppercase().into_bytes()]
+            {
+                let placed = [vec![b'.'; before], bytes.clone()].concat();
+                assert_eq!(count(&needles, &placed), (1, 0), "at the end, behind {before} bytes");
+                let placed = [placed, vec![b'.'; before % 17]].concat();
+                assert_eq!(count(&needles, &placed), (1, 0), "behind {before} bytes");
+                assert_eq!(count(&needles, &placed[..before + bytes.len() - 1]), (0, 0), "cut");
+            }
+        }
     }
 
     #[test]

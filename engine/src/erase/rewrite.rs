@@ -3,15 +3,17 @@
 //! Row groups are independent, so each is read, filtered and encoded by one core; one that keeps all its rows is copied as it
 //! is. Memory is that of one row group a core.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{BooleanArray, RecordBatch};
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
 use parquet::arrow::ArrowWriter;
 use rayon::prelude::*;
 
 use super::rows::OpenFile;
 use crate::error::{Context, Result};
+use crate::index::fulltext::{SegmentText, TextPiece, words_in};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
 use crate::segment::{SegmentFile, SegmentId, WrittenSegment, grains_properties, records_properties};
@@ -25,6 +27,13 @@ struct Group {
     stored: u64,
 }
 
+/// What stays of a row group.
+struct Kept {
+    rows: RecordBatch,
+    /// Words of the full text that the others had.
+    gone_words: u64,
+}
+
 /// A segment that was written again.
 pub(super) struct Rewritten {
     pub(super) segment: WrittenSegment,
@@ -33,8 +42,13 @@ pub(super) struct Rewritten {
 }
 
 /// Writes `file` again without the rows `erased` (ascending); `None` if none are left. Row groups that keep all their rows are
-/// copied as they are.
-pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) -> Result<Option<Rewritten>> {
+/// copied as they are; what `text`, the segment's full text, says of the rows that stay is taken from it.
+pub(super) fn without(
+    location: &LakeLocation,
+    file: &OpenFile,
+    text: Option<&Arc<SegmentText>>,
+    erased: &[u32],
+) -> Result<Option<Rewritten>> {
     let mut first = 0;
     let mut groups = Vec::new();
     for (number, (rows, stored)) in file.row_groups().into_iter().zip(file.stored_bytes()).enumerate() {
@@ -55,14 +69,22 @@ pub(super) fn without(location: &LakeLocation, file: &OpenFile, erased: &[u32]) 
     let source = file.copy_source()?;
     let copied = AtomicU64::new(0);
     groups.par_iter().enumerate().try_for_each(|(number, group)| {
-        if group.erased(erased).is_empty() {
+        let gone = group.erased(erased);
+        let kept = match gone.is_empty() {
+            true => Kept { rows: group.all(file, &kinds.columns())?, gone_words: 0 },
+            false => group.kept(file, gone)?,
+        };
+        let mut part = match group.text(text, gone, kept.gone_words)? {
+            Some(text) => builder.part_of(text),
+            None => builder.part()?,
+        };
+        part.add(&kept.rows)?;
+        builder.put(number, part)?;
+        if gone.is_empty() {
             copied.fetch_add(group.stored, Ordering::Relaxed);
-            builder.add(number, &group.all(file, &kinds.columns())?)?;
             return sink.copy_row_group(number, &source, group.number).file("can't write", id.as_str());
         }
-        let batch = group.kept(file, erased)?;
-        builder.add(number, &batch)?;
-        sink.write_row_group(number, &[batch]).file("can't write", id.as_str())
+        sink.write_row_group(number, &[kept.rows]).file("can't write", id.as_str())
     })?;
     let rows = sink.finish().file("can't write", id.as_str())?;
     let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
@@ -85,19 +107,29 @@ impl Group {
         concat_batches(&schema, &batches).file("can't join", "a segment")
     }
 
-    /// The rows that stay.
-    fn kept(&self, file: &OpenFile, erased: &[u32]) -> Result<RecordBatch> {
-        let mut gone = self.erased(erased).iter().peekable();
+    /// The full text of the rows that stay, if `text` has a piece of just this row group.
+    fn text(&self, text: Option<&Arc<SegmentText>>, gone: &[u32], gone_words: u64) -> Result<Option<TextPiece>> {
+        let Some(text) = text else { return Ok(None) };
+        let gone: Vec<u32> = gone.iter().map(|row| row - self.first).collect();
+        text.piece_without(self.first, self.rows as u32, &gone, gone_words).file("can't index", "texts")
+    }
+
+    /// The rows that stay when those at `gone` go.
+    fn kept(&self, file: &OpenFile, gone: &[u32]) -> Result<Kept> {
+        let mut gone = gone.iter().peekable();
         let mut at = self.first;
-        let mut kept = Vec::new();
+        let (mut kept, mut gone_words) = (Vec::new(), 0);
         for batch in file.reader(None, Some(self.number), None)? {
             let batch = batch.file("can't read", "a segment")?;
             let end = at + batch.num_rows() as u32;
             let mask: BooleanArray = (at..end).map(|row| Some(gone.next_if(|gone| **gone == row).is_none())).collect();
+            let blobs = batch.column_by_name(TextPiece::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
+            let gone_blobs = blobs.into_iter().flatten().zip(&mask).filter(|(_, kept)| *kept == Some(false));
+            gone_words += gone_blobs.map(|(blob, _)| words_in(blob.unwrap_or_default())).sum::<u64>();
             kept.push(filter_record_batch(&batch, &mask).file("can't filter", "a segment")?);
             at = end;
         }
-        concat_batches(&file.schema(), &kept).file("can't join", "a segment")
+        Ok(Kept { rows: concat_batches(&file.schema(), &kept).file("can't join", "a segment")?, gone_words })
     }
 }
 

@@ -306,7 +306,8 @@ impl Run<'_> {
             let Some(segment) = survey.segments.get(number as usize) else { continue };
             let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
             let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
-            let rewrite = move || pool.install(|| without(&location, &file, &rows));
+            let text = self.lake.sidecars().text(self.lake.location(), segment).await;
+            let rewrite = move || pool.install(|| without(&location, &file, text.as_ref(), &rows));
             let rewritten = tokio::task::spawn_blocking(rewrite).await.file("can't finish", "a segment")??;
             change.removed.push(segment.file.clone());
             if let Some(Rewritten { segment, copied }) = rewritten {

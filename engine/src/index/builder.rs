@@ -90,8 +90,19 @@ struct Part {
 pub struct IndexPart {
     addresses: Vec<ContentAddress>,
     statements: Option<Vec<StatementColumns>>,
-    text: Option<TextPieceBuilder>,
+    text: PartText,
     words: Option<Vec<WordSet>>,
+}
+
+/// Where the full text of a part comes from.
+#[derive(Debug)]
+enum PartText {
+    /// It has none.
+    None,
+    /// From its rows.
+    Rows(Box<TextPieceBuilder>),
+    /// From an index that was there before.
+    Made(TextPiece),
 }
 
 impl IndexPart {
@@ -110,19 +121,23 @@ impl IndexPart {
             words.push(WordSet::of(batch).ok_or("columns are missing").file("can't index", "words")?);
         }
         match &mut self.text {
-            Some(text) => text.add(batch).file("can't index", "texts"),
-            None => Ok(()),
+            PartText::Rows(text) => text.add(batch).file("can't index", "texts"),
+            PartText::None | PartText::Made(_) => Ok(()),
         }
     }
 
     fn finish(self) -> Result<Part> {
         let statements = self.statements.filter(|pieces| !pieces.is_empty());
         let statements = statements.map(|pieces| StatementColumns::concat(&pieces)).transpose();
-        let text = self.text.map(TextPieceBuilder::finish).transpose();
+        let text = match self.text {
+            PartText::None => None,
+            PartText::Rows(text) => Some(text.finish().file("can't index", "texts")?),
+            PartText::Made(piece) => Some(piece),
+        };
         Ok(Part {
             addresses: self.addresses,
             statements: statements.file("can't index", "statements")?,
-            text: text.file("can't index", "texts")?,
+            text,
             words: self.words.unwrap_or_default(),
         })
     }
@@ -139,9 +154,21 @@ impl IndexBuilder {
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
     pub fn part(&self) -> Result<IndexPart> {
-        let text = self.kinds.full_text.then(TextPieceBuilder::new).transpose().file("can't index", "texts")?;
-        let words = self.kinds.words.then(Vec::new);
-        Ok(IndexPart { addresses: Vec::new(), statements: self.kinds.hexastore.then(Vec::new), text, words })
+        let text = match self.kinds.full_text {
+            true => PartText::Rows(Box::new(TextPieceBuilder::new().file("can't index", "texts")?)),
+            false => PartText::None,
+        };
+        Ok(self.part_with(text))
+    }
+
+    /// Begins a part whose rows' full text is `text`.
+    pub fn part_of(&self, text: TextPiece) -> IndexPart {
+        self.part_with(if self.kinds.full_text { PartText::Made(text) } else { PartText::None })
+    }
+
+    fn part_with(&self, text: PartText) -> IndexPart {
+        let statements = self.kinds.hexastore.then(Vec::new);
+        IndexPart { addresses: Vec::new(), statements, text, words: self.kinds.words.then(Vec::new) }
     }
 
     /// Takes `part`, whose rows stand in the segment between those of the parts with lower and with higher numbers.

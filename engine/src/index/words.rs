@@ -209,28 +209,44 @@ impl WordSet {
     }
 }
 
-/// Calls `found` with every word of `text` and its hash.
-fn each_word(text: &str, mut found: impl FnMut(&str, u64)) {
+/// Calls `found` with every word of `text` and its hash, which is that of the word in lower case.
+pub(crate) fn each_word(text: &str, mut found: impl FnMut(&str, u64)) {
     if !text.is_ascii() {
         for word in text.split(|letter| !is_word(letter)).filter(|word| !word.is_empty()) {
             found(word, hash_of(word));
         }
         return;
     }
-    let (mut start, mut hash) = (None, OFFSET);
+    let (mut start, mut hash) = (0, OFFSET);
     for (at, byte) in text.bytes().enumerate() {
-        if byte.is_ascii_alphanumeric() {
-            start = start.or(Some(at));
-            hash = step(hash, byte.to_ascii_lowercase());
-        } else if let Some(begin) = start.take() {
-            found(text.get(begin..at).unwrap_or_default(), finish(hash));
-            hash = OFFSET;
+        match WORD_BYTES[usize::from(byte)] {
+            0 => {
+                if start < at {
+                    found(text.get(start..at).unwrap_or_default(), finish(hash));
+                    hash = OFFSET;
+                }
+                start = at + 1;
+            }
+            lower => hash = step(hash, lower),
         }
     }
-    if let Some(begin) = start {
-        found(text.get(begin..).unwrap_or_default(), finish(hash));
+    if start < text.len() {
+        found(text.get(start..).unwrap_or_default(), finish(hash));
     }
 }
+
+/// The ASCII letters and digits in lower case; 0 for what stands between words.
+static WORD_BYTES: [u8; 256] = {
+    let mut bytes = [0; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        if (byte as u8).is_ascii_alphanumeric() {
+            bytes[byte] = (byte as u8).to_ascii_lowercase();
+        }
+        byte += 1;
+    }
+    bytes
+};
 
 /// FNV-1a, and a finish that spreads it over all bits. It is part of the file's form.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

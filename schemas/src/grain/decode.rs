@@ -39,6 +39,9 @@ pub struct Grain<'a> {
     marks: Marks,
 }
 
+/// Room for fields that is made at once: most grains have no more.
+const USUAL_FIELDS: usize = 16;
+
 const ABSENT: u8 = u8::MAX;
 const _: () = assert!(Field::COUNT < ABSENT as usize);
 
@@ -90,7 +93,7 @@ impl<'a> Grain<'a> {
             header,
             encoding: Encoding::default(),
             encrypted: false,
-            known: Vec::new(),
+            known: Vec::with_capacity(USUAL_FIELDS),
             unknown: Vec::new(),
             places: [ABSENT; Field::COUNT],
             marks: Marks::default(),

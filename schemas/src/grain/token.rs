@@ -92,7 +92,8 @@ pub(super) trait Reader<'a> {
 
 /// True if `text` is in normalization form C.
 pub(super) fn is_normalized(text: &str) -> bool {
-    text.is_ascii()
+    // Nothing before U+0300, which begins with the byte 0xCC, decomposes, composes with what is before it, or moves.
+    text.bytes().all(|byte| byte < 0xcc)
         || match is_nfc_quick(text.chars()) {
             IsNormalized::Yes => true,
             IsNormalized::No => false,

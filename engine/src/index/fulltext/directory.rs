@@ -29,7 +29,14 @@ const META: &str = "meta.json";
 
 /// The bytes of one packed file.
 #[derive(Clone)]
-struct Shared(Arc<SourceBytes>);
+pub(super) struct Shared(Arc<SourceBytes>);
+
+impl Shared {
+    /// Those of `text`.
+    pub(super) fn of(text: &SegmentText) -> Shared {
+        Shared(Arc::clone(text.bytes()))
+    }
+}
 
 impl Deref for Shared {
     type Target = [u8];
@@ -48,7 +55,7 @@ impl PackedDirectory {
     pub(super) fn new<'s>(segments: impl Iterator<Item = &'s Arc<SegmentText>>, meta: Vec<u8>) -> PackedDirectory {
         let mut files = HashMap::new();
         for segment in segments {
-            let shared = Shared(Arc::clone(segment.bytes()));
+            let shared = Shared::of(segment);
             files.extend(segment.files().map(|(name, range)| (PathBuf::from(name), (shared.clone(), range))));
         }
         PackedDirectory { files: Arc::new(files), meta: Arc::new(meta) }

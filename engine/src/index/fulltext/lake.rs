@@ -30,6 +30,8 @@ pub struct LakeText {
     searcher: Searcher,
     /// For each of tantivy's segments: which of the lake's segments it is part of, and its first row there.
     places: Vec<(usize, u32)>,
+    /// The words of all grains.
+    words: u64,
 }
 
 /// A row that fits a search.
@@ -51,9 +53,11 @@ impl LakeText {
     pub fn new(segments: &[Arc<SegmentText>]) -> tantivy::Result<LakeText> {
         let mut places = Vec::new();
         let mut pieces = Vec::new();
+        let mut counted = Vec::new();
         for (number, segment) in segments.iter().enumerate() {
-            for (first_row, own) in segment.pieces() {
-                places.extend(own.iter().map(|_| (number, first_row)));
+            for (entry, own) in segment.pieces() {
+                places.extend(own.iter().map(|_| (number, entry.first_row)));
+                counted.extend(own.iter().map(|_| entry.words));
                 pieces.extend(own.iter().cloned());
             }
         }
@@ -68,7 +72,14 @@ impl LakeText {
         let mut index = Index::open(PackedDirectory::new(segments.iter(), meta))?;
         index.set_tokenizers(tokenizers());
         let searcher = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?.searcher();
-        Ok(LakeText { searcher, places })
+        let mut words = 0;
+        for (reader, counted) in searcher.segment_readers().iter().zip(counted) {
+            words += match counted {
+                Some(words) => words,
+                None => reader.inverted_index(text_field())?.total_num_tokens(),
+            };
+        }
+        Ok(LakeText { searcher, places, words })
     }
 
     /// The `limit` rows that fit `query` best, best first; of equal ones those that stand first in the lake.
@@ -83,7 +94,7 @@ impl LakeText {
         if limit == 0 {
             return Ok((terms, Vec::new()));
         }
-        let known = Frequencies::of(&terms, &self.searcher)?;
+        let known = Frequencies::of(&terms, self)?;
         let greatest = known.greatest(&terms);
         let best = TopDocs::with_limit(limit).order_by_score();
         let found = self.searcher.search_with_statistics_provider(&*compiled, &best, &known)?;
@@ -129,10 +140,7 @@ impl LakeText {
     /// # Errors
     /// What tantivy says of the files.
     pub fn statistics(&self, words: &[String]) -> tantivy::Result<Statistics> {
-        let mut statistics = Statistics { documents: self.len(), ..Statistics::new(words.len()) };
-        for reader in self.searcher.segment_readers() {
-            statistics.words += reader.inverted_index(text_field())?.total_num_tokens();
-        }
+        let mut statistics = Statistics { documents: self.len(), words: self.words, ..Statistics::new(words.len()) };
         for (word, containing) in words.iter().zip(&mut statistics.containing) {
             *containing = self.searcher.doc_freq(&Term::from_field_text(text_field(), word))?;
         }
@@ -204,25 +212,25 @@ impl LakeText {
 }
 
 /// In how many grains the words of a search are, looked up once: dictionaries of many pieces are slow to ask.
-struct Frequencies<'s> {
-    searcher: &'s Searcher,
+struct Frequencies<'t> {
+    text: &'t LakeText,
     containing: HashMap<Term, u64>,
 }
 
-impl<'s> Frequencies<'s> {
-    fn of(terms: &SearchTerms, searcher: &'s Searcher) -> tantivy::Result<Frequencies<'s>> {
+impl<'t> Frequencies<'t> {
+    fn of(terms: &SearchTerms, text: &'t LakeText) -> tantivy::Result<Frequencies<'t>> {
         let mut containing = HashMap::new();
         for word in terms.wanted.iter().flatten().flatten() {
             let term = Term::from_field_text(text_field(), word);
-            let frequency = searcher.doc_freq(&term)?;
+            let frequency = text.searcher.doc_freq(&term)?;
             containing.insert(term, frequency);
         }
-        Ok(Frequencies { searcher, containing })
+        Ok(Frequencies { text, containing })
     }
 
     /// The weight that no grain can pass: every wanted word as often as can be.
     fn greatest(&self, terms: &SearchTerms) -> f64 {
-        let documents = self.searcher.num_docs() as f64;
+        let documents = self.text.len() as f64;
         let mut sum = 0.0;
         for word in terms.wanted.iter().flatten().flatten() {
             let containing = self.containing.get(&Term::from_field_text(text_field(), word));
@@ -234,18 +242,19 @@ impl<'s> Frequencies<'s> {
 }
 
 impl Bm25StatisticsProvider for Frequencies<'_> {
-    fn total_num_tokens(&self, field: TextField) -> tantivy::Result<u64> {
-        self.searcher.total_num_tokens(field)
+    /// Not tantivy's own figure: it would be an estimate where rows were taken out of a piece.
+    fn total_num_tokens(&self, _: TextField) -> tantivy::Result<u64> {
+        Ok(self.text.words)
     }
 
     fn total_num_docs(&self) -> tantivy::Result<u64> {
-        self.searcher.total_num_docs()
+        Ok(self.text.len())
     }
 
     fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
         match self.containing.get(term) {
             Some(known) => Ok(*known),
-            None => Bm25StatisticsProvider::doc_freq(self.searcher, term),
+            None => self.text.searcher.doc_freq(term),
         }
     }
 }

@@ -17,12 +17,14 @@
 //! |---|---|
 //! | `tokenizer` | how does tantivy see the words of [`crate::text`]? |
 //! | `piece` | how do rows become a piece, and pieces the file? |
+//! | `carry` | what is a piece without some of its rows? |
 //! | `pack` | which pieces has a file, and where are they in it? |
 //! | `directory` | how does tantivy read packed files? |
 //! | `query` | what does a search ask for? |
 //! | `lake` | which rows of the lake fit it best? |
 //! | `snippet` | which fields of a grain fit it, and which words around the match are shown? |
 
+mod carry;
 mod directory;
 mod lake;
 mod pack;
@@ -35,7 +37,7 @@ mod tokenizer;
 
 pub use lake::{LakeText, TextHit};
 pub use pack::{DamagedText, SegmentText};
-pub use piece::{TextPiece, TextPieceBuilder, pack};
+pub use piece::{TextPiece, TextPieceBuilder, pack, words_in};
 pub use query::{Phrase, SearchTerms, TextQuery, TextQueryError};
 pub use snippet::{Highlight, highlight};
 

@@ -29,6 +29,9 @@ pub(super) struct PieceEntry {
     pub(super) first_row: u32,
     /// Its segments in tantivy's metadata.
     pub(super) segments: Value,
+    /// Its words, if rows were taken out of it: tantivy's own number is an estimate then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) words: Option<u64>,
     pub(super) files: Vec<FileEntry>,
 }
 
@@ -101,16 +104,26 @@ impl SegmentText {
         &self.head.meta
     }
 
-    /// The pieces: the first row, and tantivy's metadata of each segment.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (u32, &Vec<Value>)> {
-        self.head.pieces.iter().filter_map(|piece| Some((piece.first_row, piece.segments.as_array()?)))
+    /// The pieces, with tantivy's metadata of the segments of each.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (&PieceEntry, &Vec<Value>)> {
+        self.head.pieces.iter().filter_map(|piece| Some((piece, piece.segments.as_array()?)))
+    }
+
+    /// The piece whose first row is `first`, and the row behind its last.
+    pub(super) fn piece_at(&self, first: u32) -> Option<(&PieceEntry, u64)> {
+        let at = self.head.pieces.iter().position(|piece| piece.first_row == first)?;
+        let end = self.head.pieces.get(at + 1).map_or(self.head.rows, |next| next.first_row.into());
+        Some((self.head.pieces.get(at)?, end))
+    }
+
+    /// Where `file` is among the bytes.
+    pub(super) fn range_of(&self, file: &FileEntry) -> Range<usize> {
+        let start = self.files + file.start as usize;
+        start..start + file.length as usize
     }
 
     /// The files: name, and where each is among the bytes.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
-        self.head.pieces.iter().flat_map(|piece| &piece.files).map(|file| {
-            let start = self.files + file.start as usize;
-            (&*file.name, start..start + file.length as usize)
-        })
+        self.head.pieces.iter().flat_map(|piece| &piece.files).map(|file| (&*file.name, self.range_of(file)))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tantivy::directory::{Directory, OwnedBytes, RamDirectory};
 use tantivy::index::{IndexBuilder, IndexSettings};
 use tantivy::store::Compressor;
-use tantivy::{SingleSegmentIndexWriter, TantivyDocument};
+use tantivy::{Index, SingleSegmentIndexWriter, TantivyDocument};
 
 use super::pack::{FileEntry, Head, MAGIC, PieceEntry};
 use super::tokenizer::tokenizers;
@@ -17,13 +17,15 @@ use crate::text::{text_fields, visit_texts, with_grain};
 /// The words of some neighbouring rows.
 #[derive(Debug)]
 pub struct TextPiece {
-    rows: u32,
+    pub(super) rows: u32,
+    /// Its words, if tantivy can't tell how many they are.
+    pub(super) words: Option<u64>,
     /// tantivy's metadata of the whole piece.
-    meta: Value,
-    files: Vec<(String, OwnedBytes)>,
+    pub(super) meta: Value,
+    pub(super) files: Vec<(String, OwnedBytes)>,
 }
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 /// Bytes that tantivy's table of words begins with.
 const TABLE: usize = 16 << 20;
@@ -78,7 +80,21 @@ impl TextPieceBuilder {
     /// What tantivy says.
     pub fn finish(self) -> Result<TextPiece, Fault> {
         let TextPieceBuilder { directory, writer, rows } = self;
-        let index = writer.finalize()?;
+        TextPiece::of(&writer.finalize()?, &directory, rows, None)
+    }
+}
+
+impl TextPiece {
+    /// The name of the column that it is made of.
+    pub const COLUMN: &str = IdentityColumn::Blob.name();
+
+    /// The index of `rows` rows that `directory` holds.
+    pub(super) fn of(
+        index: &Index,
+        directory: &RamDirectory,
+        rows: u32,
+        words: Option<u64>,
+    ) -> Result<TextPiece, Fault> {
         let mut files = Vec::new();
         for path in index.load_metas()?.list_segment_files() {
             // Not every segment has every kind of file.
@@ -89,22 +105,31 @@ impl TextPieceBuilder {
         }
         files.sort_by(|(left, _), (right, _)| left.cmp(right));
         let meta = serde_json::from_slice(&directory.atomic_read(std::path::Path::new("meta.json"))?)?;
-        Ok(TextPiece { rows, meta, files })
+        Ok(TextPiece { rows, words, meta, files })
     }
 }
 
-impl TextPiece {
-    /// The name of the column that it is made of.
-    pub const COLUMN: &str = IdentityColumn::Blob.name();
+/// How many words the index has of the grain `blob`.
+pub fn words_in(blob: &[u8]) -> u64 {
+    let count = |grain: &Grain<'_>| {
+        let mut words = 0;
+        each_text(grain, &mut |text| words += crate::text::words::split(text).count() as u64);
+        Some(words)
+    };
+    with_grain(blob, count).unwrap_or_default()
 }
 
 fn document(grain: &Grain<'_>) -> TantivyDocument {
     let mut document = TantivyDocument::default();
     let field = text_field();
-    for name in grain.grain_type().map_or(&[][..], text_fields) {
-        visit_texts(grain, *name, &mut |text| document.add_text(field, text));
-    }
+    each_text(grain, &mut |text| document.add_text(field, text));
     document
+}
+
+fn each_text<'g>(grain: &Grain<'g>, visit: &mut impl FnMut(&'g str)) {
+    for name in grain.grain_type().map_or(&[][..], text_fields) {
+        visit_texts(grain, *name, visit);
+    }
 }
 
 /// The bytes of the full-text index of a segment whose rows are those of `pieces`, one after another.
@@ -112,7 +137,8 @@ pub fn pack(pieces: &[TextPiece]) -> Vec<u8> {
     let mut head = Head { rows: 0, text_version: TEXT_VERSION, meta: Value::Null, pieces: Vec::new() };
     let mut length = 0;
     for piece in pieces {
-        let mut entry = PieceEntry { first_row: head.rows as u32, segments: Value::Null, files: Vec::new() };
+        let mut entry =
+            PieceEntry { first_row: head.rows as u32, segments: Value::Null, words: piece.words, files: Vec::new() };
         let mut meta = piece.meta.clone();
         entry.segments = meta.get_mut("segments").map(Value::take).unwrap_or_default();
         for (name, bytes) in &piece.files {

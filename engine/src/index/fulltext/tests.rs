@@ -140,6 +140,60 @@ proptest! {
     }
 }
 
+/// What `lake` says of each query: the words' statistics, and every hit with its score.
+fn answers(lake: &LakeText) -> Vec<(Statistics, Vec<TextHit>)> {
+    let statistics = lake.statistics(&["tea".to_owned(), "milk".to_owned()]).unwrap();
+    let search = |query| lake.search(&TextQuery::parse(query).unwrap(), 1_000).unwrap().1;
+    QUERIES.map(|query| (statistics.clone(), search(query))).to_vec()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn a_piece_without_rows_is_that_of_the_others(texts in texts(), gone in prop::collection::vec(any::<bool>(), 60), again in any::<prop::sample::Index>(), repeats in 1_usize..40) {
+        // Long texts: tantivy keeps no exact length of these.
+        let blobs: Vec<_> = texts.iter().enumerate().map(|(at, text)| blob(&text.repeat(repeats), at)).collect();
+        let mut kept: Vec<u32> = (0..blobs.len() as u32).filter(|at| *at == 0 || !gone[*at as usize]).collect();
+        let mut text = Arc::new(SegmentText::open(pack(&[piece(&[blob("other", 0)]), piece(&blobs)]).into()).unwrap());
+        let mut before: Vec<u32> = (0..blobs.len() as u32).collect();
+        // Rows are taken out of a piece that rows were taken out of, too.
+        for left in [kept.clone(), { kept.swap_remove(again.index(kept.len())); kept.sort_unstable(); kept }] {
+            let lost = |at: &u32| !left.contains(at);
+            let gone: Vec<u32> = (0..).zip(&before).filter(|(_, at)| lost(at)).map(|(row, _)| row).collect();
+            let words = before.iter().filter(|at| lost(at)).map(|at| words_in(&blobs[*at as usize])).sum();
+            let carried = text.piece_without(1, before.len() as u32, &gone, words).unwrap();
+            prop_assert_eq!(carried.is_none(), left.is_empty());
+            let Some(carried) = carried else { break };
+            let left_blobs: Vec<_> = left.iter().map(|at| blobs[*at as usize].clone()).collect();
+            let [carried, made] = [carried, piece(&left_blobs)].map(|own| {
+                Arc::new(SegmentText::open(pack(&[piece(&[blob("other", 0)]), own]).into()).unwrap())
+            });
+            let [own, made] = [&carried, &made].map(|text| answers(&LakeText::new(std::slice::from_ref(text)).unwrap()));
+            prop_assert_eq!(own, made);
+            (text, before) = (carried, left);
+        }
+    }
+}
+
+#[test]
+fn a_word_of_rows_that_are_gone_is_nowhere_in_the_piece() {
+    let blobs: Vec<_> = (0..300).map(|at| blob(if at == 7 { "marguerite" } else { "tea" }, at)).collect();
+    let text = Arc::new(SegmentText::open(pack(&[piece(&blobs)]).into()).unwrap());
+    let words = |gone: &[u32]| {
+        let piece = text.piece_without(0, 300, gone, gone.len() as u64).unwrap().unwrap();
+        let text = Arc::new(SegmentText::open(pack(&[piece]).into()).unwrap());
+        assert_eq!(text.rows(), 300 - gone.len() as u64);
+        // What a beginning stands for is looked up in the dictionary.
+        LakeText::new(&[text]).unwrap().search(&TextQuery::parse("marg* OR te*").unwrap(), 1).unwrap().0.wanted
+    };
+    assert_eq!(words(&[]), [[["marguerite"], ["tea"]]]);
+    assert_eq!(words(&[7]), [[["tea"]]]);
+    // Only of whole pieces.
+    assert!(text.piece_without(0, 299, &[7], 1).unwrap().is_none());
+    assert!(text.piece_without(1, 299, &[7], 1).unwrap().is_none());
+}
+
 #[test]
 fn the_best_come_first_and_no_more_than_asked_for() {
     let texts: Vec<String> = (0..50).map(|at| format!("tea {}", "and so on ".repeat(at % 10))).collect();
