@@ -21,7 +21,6 @@
 //!
 //! Sealed segments have no filter: it would tell words.
 
-use std::collections::HashSet;
 use std::error::Error;
 
 use arrow::array::{AsArray, RecordBatch};
@@ -29,7 +28,6 @@ use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Mode, Payload, RawValue};
-use rustc_hash::FxBuildHasher;
 
 use super::sidecars::Sidecar;
 use crate::policy::Policy;
@@ -56,7 +54,8 @@ const SAYS_NOTHING: u64 = 4;
 /// The words of some rows.
 #[derive(Debug, Default)]
 pub struct WordSet {
-    words: HashSet<u64, FxBuildHasher>,
+    /// The hashes of the words; some stand here several times until the set is whole.
+    words: Vec<u64>,
     recent: Recent,
     rows: u64,
     undecodable: u64,
@@ -64,8 +63,7 @@ pub struct WordSet {
     folded: String,
 }
 
-/// Words that were added lately, each at the place that its hash says: most words were said just before, and a set of millions is
-/// slow to ask.
+/// Words that were added lately, each at the place that its hash says: most words were said just before.
 #[derive(Debug)]
 struct Recent(Box<[u64; RECENT]>);
 
@@ -107,6 +105,8 @@ impl WordSet {
         addresses.iter().chain(signers).chain(supersedes).flatten().for_each(|text| set.text(text));
         envelopes.iter().flatten().for_each(|bytes| set.bytes(bytes));
         blobs.iter().flatten().for_each(|blob| set.blob(blob));
+        set.words.sort_unstable();
+        set.words.dedup();
         Some(set)
     }
 
@@ -184,7 +184,7 @@ impl WordSet {
     fn folded_text(&mut self, text: &str) {
         each_word(text, |word, hash| {
             if self.recent.is_new(hash) {
-                self.words.insert(hash);
+                self.words.push(hash);
             }
             if word.len() > ContentAddress::TEXT_LENGTH {
                 self.addresses_in(word);
@@ -287,8 +287,9 @@ fn bits(hash: u64, words: usize) -> impl Iterator<Item = (usize, u64)> {
 
 /// The filter's bytes for a segment whose rows have the words of `sets`.
 pub fn build(sets: &[WordSet]) -> Vec<u8> {
-    let mut all: HashSet<u64, FxBuildHasher> = HashSet::default();
-    sets.iter().for_each(|set| all.extend(&set.words));
+    let mut all: Vec<u64> = sets.iter().flat_map(|set| &set.words).copied().collect();
+    all.sort_unstable();
+    all.dedup();
     let mut filter = vec![0u64; (all.len() * BITS).div_ceil(64).max(1)];
     let words = filter.len();
     for hash in all {
