@@ -43,8 +43,10 @@ pub struct Matcher {
     patterns: Vec<Pattern>,
     /// Patterns by the word in them that the fewest others have.
     by_word: Map<Box<str>, Vec<u32>>,
-    /// What these words may be: most texts hold none of them.
-    filed: Sieve,
+    /// The hashes of these words: most texts hold none of them.
+    filed: HashSet<u64, FxBuildHasher>,
+    /// What these hashes may be.
+    sieve: Sieve,
     /// Patterns of scripts without blanks, and those without any word: looked for everywhere.
     anywhere: Vec<u32>,
     /// Patterns that are long enough to be looked for in binary bytes, whatever stands next to them.
@@ -197,7 +199,8 @@ impl Matcher {
             folding: request.folding,
             patterns: Vec::new(),
             by_word: Map::default(),
-            filed: Sieve::default(),
+            filed: HashSet::default(),
+            sieve: Sieve::default(),
             anywhere: Vec::new(),
             loose: Anchors::default(),
             has_numbers: false,
@@ -256,7 +259,10 @@ impl Matcher {
             let rarest = words(&pattern.text).min_by_key(|(start, word)| (sharing.get(word), *start));
             match rarest.filter(|_| !pattern.text.chars().any(runs_together)) {
                 Some((_, word)) => {
-                    each_word(word, |_, hash| self.filed.add(hash));
+                    each_word(word, |_, hash| {
+                        self.sieve.add(hash);
+                        self.filed.insert(hash);
+                    });
                     self.by_word.entry(word.into()).or_default().push(number);
                 }
                 None => self.anywhere.push(number),
@@ -451,7 +457,7 @@ impl Matcher {
             return true;
         }
         let mut may = self.anywhere.iter().filter_map(|number| self.pattern(*number)).any(|it| it.text.is_ascii());
-        each_word(text, |_, hash| may = may || self.filed.may_have(hash));
+        each_word(text, |_, hash| may = may || self.sieve.may_have(hash) && self.filed.contains(&hash));
         may
     }
 

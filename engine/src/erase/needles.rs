@@ -43,8 +43,10 @@ struct Strides {
     stride: usize,
     /// Eight bytes, and where they stand in `needles`; sorted.
     windows: Vec<(u64, u32)>,
-    /// What the eight bytes may be.
-    eights: Sieve,
+    /// What the eight bytes may be: those that `class` is false for, and those that it is true for. What nearly all of the
+    /// searched bytes are like has the smaller one, which stays in the cache.
+    eights: [Sieve; 2],
+    class: Option<fn(u64) -> bool>,
 }
 
 /// Windows of [`Strides`] at most, unless there are more needles: 16 bytes each.
@@ -98,8 +100,8 @@ impl Needles {
             texts.extend(address.to_string().bytes());
         }
         let mut needles = Needles { addresses: texts.len() / ContentAddress::TEXT_LENGTH, ..Needles::default() };
-        needles.digests = Strides::new(digests, DIGEST_BYTES);
-        needles.texts = Strides::new(texts, ContentAddress::TEXT_LENGTH);
+        needles.digests = Strides::new(digests, DIGEST_BYTES, is_ascii);
+        needles.texts = Strides::new(texts, ContentAddress::TEXT_LENGTH, may_be_hex);
         let mut forms: BTreeSet<Vec<u8>> = BTreeSet::new();
         for identifier in identifiers {
             needles.spellings += 1;
@@ -147,6 +149,17 @@ fn escaped(text: &str) -> String {
     })
 }
 
+/// True if all of the eight bytes are ASCII: of the windows of digests one in 256 is.
+fn is_ascii(eight: u64) -> bool {
+    eight & 0x8080_8080_8080_8080 == 0
+}
+
+/// True for eight lower-case hex digits, and for little else: of each byte the upper half is 3 or 6.
+fn may_be_hex(eight: u64) -> bool {
+    eight & 0xa0a0_a0a0_a0a0_a0a0 == 0x2020_2020_2020_2020
+        && (eight ^ eight >> 2) & 0x1010_1010_1010_1010 == 0x1010_1010_1010_1010
+}
+
 /// A hash whose upper bits are good.
 fn mixed(bytes: u64) -> u64 {
     bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -154,14 +167,15 @@ fn mixed(bytes: u64) -> u64 {
 
 impl Strides {
     /// The needles in `needles`, each of `length` bytes.
-    fn new(needles: Vec<u8>, length: usize) -> Strides {
+    fn new(needles: Vec<u8>, length: usize, class: fn(u64) -> bool) -> Strides {
         let count = needles.len() / length;
         let stride = (WINDOWS / count.max(1)).clamp(1, STRIDE);
-        let mut strides = Strides { length, stride, windows: Vec::with_capacity(count * stride), ..Strides::default() };
+        let windows = Vec::with_capacity(count * stride);
+        let mut strides = Strides { length, stride, windows, class: Some(class), ..Strides::default() };
         for start in (0..count).map(|number| number * length) {
             for at in start..start + stride {
                 let Some(eight) = needles.get(at..).and_then(first_eight) else { continue };
-                strides.eights.add(eight);
+                strides.eights[usize::from(class(eight))].add(eight);
                 strides.windows.push((eight, at as u32));
             }
         }
@@ -172,15 +186,13 @@ impl Strides {
 
     /// How many places in `bytes` hold one of them.
     fn count(&self, bytes: &[u8]) -> u64 {
-        if self.windows.is_empty() {
-            return 0;
-        }
+        let Some(class) = self.class.filter(|_| !self.windows.is_empty()) else { return 0 };
         let mut count = 0;
         for (number, step) in bytes.chunks(self.stride).enumerate() {
             let at = number * self.stride;
             // A step that is shorter than a window is the last, or is followed by others.
             let eight = if step.len() < 8 { bytes.get(at..).and_then(first_eight) } else { first_eight(step) };
-            if let Some(eight) = eight.filter(|eight| self.eights.may_have(*eight)) {
+            if let Some(eight) = eight.filter(|eight| self.eights[usize::from(class(*eight))].may_have(*eight)) {
                 count += self.around(bytes, at, eight);
             }
         }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::compute::filter_record_batch;
 use parquet::arrow::ArrowWriter;
 use rayon::prelude::*;
 
 use super::rows::OpenFile;
 use crate::error::{Context, Result};
-use crate::index::fulltext::{SegmentText, TextPiece, words_in};
-use crate::index::{IndexBuilder, IndexKinds};
+use crate::index::fulltext::{SegmentText, TextPiece};
+use crate::index::{IndexBuilder, IndexKinds, IndexPart};
 use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
 use crate::segment::{SegmentFile, SegmentId, WrittenSegment, grains_properties, records_properties};
 
@@ -25,13 +25,6 @@ struct Group {
     rows: usize,
     /// Its bytes in the file.
     stored: u64,
-}
-
-/// What stays of a row group.
-struct Kept {
-    rows: RecordBatch,
-    /// Words of the full text that the others had.
-    gone_words: u64,
 }
 
 /// A segment that was written again.
@@ -70,21 +63,19 @@ pub(super) fn without(
     let copied = AtomicU64::new(0);
     groups.par_iter().enumerate().try_for_each(|(number, group)| {
         let gone = group.erased(erased);
-        let kept = match gone.is_empty() {
-            true => Kept { rows: group.all(file, &kinds.columns())?, gone_words: 0 },
-            false => group.kept(file, gone)?,
-        };
-        let mut part = match group.text(text, gone, kept.gone_words)? {
-            Some(text) => builder.part_of(text),
-            None => builder.part()?,
-        };
-        part.add(&kept.rows)?;
-        builder.put(number, part)?;
+        let mut part = builder.part_of(text, group.first, group.rows as u32)?;
         if gone.is_empty() {
             copied.fetch_add(group.stored, Ordering::Relaxed);
-            return sink.copy_row_group(number, &source, group.number).file("can't write", id.as_str());
+            for batch in file.reader(Some(&kinds.columns()), Some(group.number), None)? {
+                part.add(&batch.file("can't read", id.as_str())?)?;
+            }
+            sink.copy_row_group(number, &source, group.number).file("can't write", id.as_str())?;
+        } else {
+            let mut written = sink.row_group(number).file("can't write", id.as_str())?;
+            group.part(file, gone, &mut part, |kept| written.write(kept).file("can't write", id.as_str()))?;
+            sink.end_row_group(written).file("can't write", id.as_str())?;
         }
-        sink.write_row_group(number, &[kept.rows]).file("can't write", id.as_str())
+        builder.put(number, part)
     })?;
     let rows = sink.finish().file("can't write", id.as_str())?;
     let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
@@ -99,37 +90,32 @@ impl Group {
         erased.get(start..end).unwrap_or_default()
     }
 
-    /// All rows, with `columns`.
-    fn all(&self, file: &OpenFile, columns: &[&str]) -> Result<RecordBatch> {
-        let batches = file.reader(Some(columns), Some(self.number), None)?;
-        let batches: Vec<_> = batches.collect::<Result<_, _>>().file("can't read", "a segment")?;
-        let schema = batches.first().map_or_else(|| file.schema(), RecordBatch::schema);
-        concat_batches(&schema, &batches).file("can't join", "a segment")
-    }
-
-    /// The full text of the rows that stay, if `text` has a piece of just this row group.
-    fn text(&self, text: Option<&Arc<SegmentText>>, gone: &[u32], gone_words: u64) -> Result<Option<TextPiece>> {
-        let Some(text) = text else { return Ok(None) };
-        let gone: Vec<u32> = gone.iter().map(|row| row - self.first).collect();
-        text.piece_without(self.first, self.rows as u32, &gone, gone_words).file("can't index", "texts")
-    }
-
-    /// The rows that stay when those at `gone` go.
-    fn kept(&self, file: &OpenFile, gone: &[u32]) -> Result<Kept> {
-        let mut gone = gone.iter().peekable();
-        let mut at = self.first;
-        let (mut kept, mut gone_words) = (Vec::new(), 0);
+    /// Goes through the rows: calls `write` with those that stay and adds them to `index`, which leaves those at `gone` out.
+    fn part(
+        &self,
+        file: &OpenFile,
+        gone: &[u32],
+        index: &mut IndexPart,
+        mut write: impl FnMut(&RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let mut gone = gone.iter().copied().peekable();
+        let mut first = self.first;
         for batch in file.reader(None, Some(self.number), None)? {
             let batch = batch.file("can't read", "a segment")?;
-            let end = at + batch.num_rows() as u32;
-            let mask: BooleanArray = (at..end).map(|row| Some(gone.next_if(|gone| **gone == row).is_none())).collect();
             let blobs = batch.column_by_name(TextPiece::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
-            let gone_blobs = blobs.into_iter().flatten().zip(&mask).filter(|(_, kept)| *kept == Some(false));
-            gone_words += gone_blobs.map(|(blob, _)| words_in(blob.unwrap_or_default())).sum::<u64>();
-            kept.push(filter_record_batch(&batch, &mask).file("can't filter", "a segment")?);
-            at = end;
+            let blobs = blobs.ok_or("no column of blobs").file("can't read", "a segment")?;
+            let mut mask = vec![true; batch.num_rows()];
+            while let Some(row) = gone.next_if(|row| ((row - first) as usize) < mask.len()) {
+                let at = (row - first) as usize;
+                mask[at] = false;
+                index.leave_out(row, blobs.value(at));
+            }
+            first += batch.num_rows() as u32;
+            let kept = filter_record_batch(&batch, &mask.into()).file("can't filter", "a segment")?;
+            index.add(&kept)?;
+            write(&kept)?;
         }
-        Ok(Kept { rows: concat_batches(&file.schema(), &kept).file("can't join", "a segment")?, gone_words })
+        Ok(())
     }
 }
 

@@ -302,26 +302,35 @@ impl Run<'_> {
         }
         let mut change = Change { changes_rows: true, ..Change::default() };
         let mut bytes = 0;
+        let mut written: Option<Rewritten> = None;
         for (number, rows) in rows {
             let Some(segment) = survey.segments.get(number as usize) else { continue };
             let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
             let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
             let text = self.lake.sidecars().text(self.lake.location(), segment).await;
             let rewrite = move || pool.install(|| without(&location, &file, text.as_ref(), &rows));
-            let rewritten = tokio::task::spawn_blocking(rewrite).await.file("can't finish", "a segment")??;
+            let rewriting = tokio::task::spawn_blocking(rewrite);
+            // One is published while the next is written.
+            bytes += self.publish(&mut change, written.take()).await?;
+            written = rewriting.await.file("can't finish", "a segment")??;
             change.removed.push(segment.file.clone());
-            if let Some(Rewritten { segment, copied }) = rewritten {
-                bytes += segment.size;
-                self.journal.bytes_copied += copied;
-                self.lake.publish_segment(&mut change, segment).await?;
-            }
         }
+        bytes += self.publish(&mut change, written).await?;
         change.info.insert("erasure".to_owned(), self.journal.id.clone().into());
         // After a conflict the next survey sees what is left.
         match self.lake.grains.commit(change, "erase", 0).await {
             Err(EngineError::Conflict(_)) => self.lake.grains.refresh().await?,
             committed => drop(committed?),
         }
+        Ok(bytes)
+    }
+
+    /// Publishes a segment that was written again; answers its bytes.
+    async fn publish(&mut self, change: &mut Change, written: Option<Rewritten>) -> Result<u64> {
+        let Some(Rewritten { segment, copied }) = written else { return Ok(0) };
+        let bytes = segment.size;
+        self.journal.bytes_copied += copied;
+        self.lake.publish_segment(change, segment).await?;
         Ok(bytes)
     }
 

@@ -1,18 +1,19 @@
 //! The rows of a segment to its sidecars: collected while the segment is written, or read again later.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 
-use super::fulltext::{self, FULLTEXT_FILE, TextPiece, TextPieceBuilder};
+use super::fulltext::{self, FULLTEXT_FILE, SegmentText, TextPiece, TextPieceBuilder};
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
 use super::words::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result};
 use crate::lake::LakeLocation;
 use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
+use crate::text::with_grain_if_any;
 
 /// Which of the indexes that nothing else depends on are built. The index of addresses always is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +102,19 @@ enum PartText {
     None,
     /// From its rows.
     Rows(Box<TextPieceBuilder>),
-    /// From an index that was there before.
-    Made(TextPiece),
+    /// From the index that the rows were in before.
+    Kept(KeptText),
+}
+
+/// A piece of an index from which some rows go.
+#[derive(Debug)]
+struct KeptText {
+    text: Arc<SegmentText>,
+    first: u32,
+    rows: u32,
+    /// Counted from `first`, ascending.
+    gone: Vec<u32>,
+    gone_words: u64,
 }
 
 impl IndexPart {
@@ -117,12 +129,32 @@ impl IndexPart {
             let columns = StatementColumns::of(batch);
             statements.push(columns.ok_or("columns are missing").file("can't index", "statements")?);
         }
-        if let Some(words) = &mut self.words {
-            words.push(WordSet::of(batch).ok_or("columns are missing").file("can't index", "words")?);
+        let words = self.words.as_ref().map(|_| WordSet::beside_blobs(batch).ok_or("columns are missing"));
+        let mut words = words.transpose().file("can't index", "words")?;
+        let mut text = if let PartText::Rows(text) = &mut self.text { Some(text) } else { None };
+        if words.is_some() || text.is_some() {
+            let blobs = batch.column_by_name(TextPiece::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
+            for blob in blobs.ok_or("no column of blobs").file("can't index", "texts")? {
+                let blob = blob.unwrap_or_default();
+                with_grain_if_any(blob, |grain| {
+                    words.iter_mut().for_each(|words| words.add(blob, grain));
+                    text.as_mut().map_or(Ok(()), |text| text.add_grain(grain))
+                })
+                .file("can't index", "texts")?;
+            }
         }
-        match &mut self.text {
-            PartText::Rows(text) => text.add(batch).file("can't index", "texts"),
-            PartText::None | PartText::Made(_) => Ok(()),
+        if let (Some(sets), Some(mut words)) = (&mut self.words, words) {
+            words.close();
+            sets.push(words);
+        }
+        Ok(())
+    }
+
+    /// Notes that the row `row` of the segment, whose blob is `blob`, isn't among the rows of the part. Rows come in order.
+    pub fn leave_out(&mut self, row: u32, blob: &[u8]) {
+        if let PartText::Kept(kept) = &mut self.text {
+            kept.gone.push(row - kept.first);
+            kept.gone_words += fulltext::words_in(blob);
         }
     }
 
@@ -132,7 +164,10 @@ impl IndexPart {
         let text = match self.text {
             PartText::None => None,
             PartText::Rows(text) => Some(text.finish().file("can't index", "texts")?),
-            PartText::Made(piece) => Some(piece),
+            PartText::Kept(kept) => {
+                let piece = kept.text.piece_without(kept.first, kept.rows, &kept.gone, kept.gone_words);
+                Some(piece.and_then(|piece| Ok(piece.ok_or("no row is left")?)).file("can't index", "texts")?)
+            }
         };
         Ok(Part {
             addresses: self.addresses,
@@ -161,9 +196,19 @@ impl IndexBuilder {
         Ok(self.part_with(text))
     }
 
-    /// Begins a part whose rows' full text is `text`.
-    pub fn part_of(&self, text: TextPiece) -> IndexPart {
-        self.part_with(if self.kinds.full_text { PartText::Made(text) } else { PartText::None })
+    /// Begins a part of the `rows` rows from `first` on of a segment with the full text `text`. Those that aren't added are to be
+    /// [left out](IndexPart::leave_out). If `text` has a piece of just these rows, no text is indexed again.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) with what tantivy says.
+    pub fn part_of(&self, text: Option<&Arc<SegmentText>>, first: u32, rows: u32) -> Result<IndexPart> {
+        match text.filter(|text| self.kinds.full_text && text.has_piece(first, rows)) {
+            Some(text) => {
+                let kept = KeptText { text: Arc::clone(text), first, rows, gone: Vec::new(), gone_words: 0 };
+                Ok(self.part_with(PartText::Kept(kept)))
+            }
+            None => self.part(),
+        }
     }
 
     fn part_with(&self, text: PartText) -> IndexPart {

@@ -26,7 +26,7 @@ mod usable;
 pub mod vectors;
 pub mod words;
 
-pub use builder::{IndexBuilder, IndexKinds, SidecarFile};
+pub use builder::{IndexBuilder, IndexKinds, IndexPart, SidecarFile};
 pub(crate) use builder::{addresses_of, publish};
 pub use condition::{Condition, SidecarState, sidecar_states};
 pub use facts::RowFacts;

@@ -27,7 +27,7 @@ use arrow::array::{AsArray, RecordBatch};
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Mode, Payload, RawValue};
+use gristmill_schemas::grain::{Field, Grain, RawValue};
 
 use super::sidecars::Sidecar;
 use crate::policy::Policy;
@@ -94,32 +94,34 @@ impl WordSet {
         IdentityColumn::Supersedes.name(),
     ];
 
-    /// The words of the rows of `batch`; `None` if columns are missing.
-    pub fn of(batch: &RecordBatch) -> Option<WordSet> {
-        let [addresses, blobs, envelopes, signers, supersedes] =
-            WordSet::COLUMNS.map(|name| batch.column_by_name(name));
+    /// What stands beside the blobs in the rows of `batch`; `None` if columns are missing. The blobs are to be added, and the
+    /// set to be closed.
+    pub(super) fn beside_blobs(batch: &RecordBatch) -> Option<WordSet> {
+        let [addresses, _, envelopes, signers, supersedes] = WordSet::COLUMNS.map(|name| batch.column_by_name(name));
         let (addresses, signers) = (addresses?.as_string_opt::<i32>()?, signers?.as_string_opt::<i32>()?);
-        let (blobs, envelopes) = (blobs?.as_binary_opt::<i32>()?, envelopes?.as_binary_opt::<i32>()?);
+        let envelopes = envelopes?.as_binary_opt::<i32>()?;
         let supersedes = supersedes?.as_list_opt::<i32>()?.values().as_string_opt::<i32>()?;
         let mut set = WordSet { rows: batch.num_rows() as u64, ..WordSet::default() };
         addresses.iter().chain(signers).chain(supersedes).flatten().for_each(|text| set.text(text));
         envelopes.iter().flatten().for_each(|bytes| set.bytes(bytes));
-        blobs.iter().flatten().for_each(|blob| set.blob(blob));
-        set.words.sort_unstable();
-        set.words.dedup();
         Some(set)
     }
 
-    fn blob(&mut self, blob: &[u8]) {
-        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
-        let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
-        match grain.filter(|grain| !grain.is_encrypted()) {
-            Some(grain) => self.grain(&grain),
+    /// Adds a blob, which is `grain` if it can be read.
+    pub(super) fn add(&mut self, blob: &[u8], grain: Option<&Grain<'_>>) {
+        match grain {
+            Some(grain) => self.grain(grain),
             None => {
                 self.undecodable += 1;
                 self.bytes(blob);
             }
         }
+    }
+
+    /// Ends the additions: each word stands here once from now on.
+    pub(super) fn close(&mut self) {
+        self.words.sort_unstable();
+        self.words.dedup();
     }
 
     fn grain(&mut self, grain: &Grain<'_>) {

@@ -86,9 +86,14 @@ fn visit_value<'g>(value: &RawValue<'g>, visit: &mut impl FnMut(&'g str)) {
 
 /// Opens `blob` and answers what `read` makes of the grain; `None` if it can't be read or is encrypted.
 pub fn with_grain<T>(blob: &[u8], read: impl FnOnce(&Grain<'_>) -> Option<T>) -> Option<T> {
-    let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok()?;
-    let grain = Grain::decode(&payload, Mode::Lenient).ok()?;
-    if grain.is_encrypted() { None } else { read(&grain) }
+    with_grain_if_any(blob, |grain| grain.and_then(read))
+}
+
+/// Opens `blob` and answers what `read` makes of the grain, which is `None` if it can't be read or is encrypted.
+pub fn with_grain_if_any<T>(blob: &[u8], read: impl FnOnce(Option<&Grain<'_>>) -> T) -> T {
+    let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
+    let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+    read(grain.as_ref().filter(|grain| !grain.is_encrypted()))
 }
 
 #[cfg(test)]

@@ -49,6 +49,11 @@ impl SegmentText {
         TextPiece::of(&merged, &directory, rows - gone.len() as u32, words).map(Some)
     }
 
+    /// True if it has a piece of just the `rows` rows from `first` on.
+    pub fn has_piece(&self, first: u32, rows: u32) -> bool {
+        self.piece_of(first, rows).is_some()
+    }
+
     fn piece_of(&self, first: u32, rows: u32) -> Option<&PieceEntry> {
         let (entry, end) = self.piece_at(first)?;
         (end == u64::from(first) + u64::from(rows)).then_some(entry)

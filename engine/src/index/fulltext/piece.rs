@@ -12,7 +12,7 @@ use tantivy::{Index, SingleSegmentIndexWriter, TantivyDocument};
 use super::pack::{FileEntry, Head, MAGIC, PieceEntry};
 use super::tokenizer::tokenizers;
 use super::{TEXT_VERSION, schema, text_field};
-use crate::text::{text_fields, visit_texts, with_grain};
+use crate::text::{text_fields, visit_texts, with_grain, with_grain_if_any};
 
 /// The words of some neighbouring rows.
 #[derive(Debug)]
@@ -67,10 +67,18 @@ impl TextPieceBuilder {
     pub fn add(&mut self, batch: &RecordBatch) -> Result<(), Fault> {
         let blobs = batch.column_by_name(TextPiece::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
         for blob in blobs.ok_or("no column of blobs")? {
-            let document = with_grain(blob.unwrap_or_default(), |grain| Some(document(grain))).unwrap_or_default();
-            self.writer.add_document(document)?;
-            self.rows += 1;
+            with_grain_if_any(blob.unwrap_or_default(), |grain| self.add_grain(grain))?;
         }
+        Ok(())
+    }
+
+    /// Adds the words of the grain of the next row; `None` if it can't be read.
+    ///
+    /// # Errors
+    /// What tantivy says.
+    pub fn add_grain(&mut self, grain: Option<&Grain<'_>>) -> Result<(), Fault> {
+        self.writer.add_document(grain.map(document).unwrap_or_default())?;
+        self.rows += 1;
         Ok(())
     }
 
