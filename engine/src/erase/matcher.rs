@@ -559,3 +559,37 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
         Some((start, text.get(start..end)?))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::erase::Person;
+
+    fn piece() -> impl Strategy<Value = &'static str> {
+        let letters = ["ann", "ANN", "a", "n", "jos\u{e9}", "\u{ff21}nn", "4711", "7", "@", "?", "#", "\u{4f1f}"];
+        let joints = [" ", "-", "_", ":", ".", "\\n", "\\u0061", "\\", "\t", "\u{200b}", "\u{7f}", "\0"];
+        prop::sample::select([letters, joints].concat())
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_that_names_somebody_is_passed_over(
+            text in prop::collection::vec(piece(), 1..8),
+            names in prop::collection::vec(prop::collection::vec(piece(), 1..4), 1..4),
+            exact: bool,
+        ) {
+            let folding = if exact { Folding::Exact } else { Folding::Spellings };
+            let identifiers = names.iter().map(|name| name.concat()).collect();
+            let people = vec![Person { identifiers, ..Person::default() }];
+            let matcher = Matcher::new(&Request { people, folding, ..Request::default() });
+            let text = text.concat();
+            let mut found = 0;
+            for form in std::iter::once(text.clone()).chain(unescaped(&text)) {
+                matcher.occurrences(&folding.folded(&form), |_, _| found += 1);
+            }
+            prop_assert!(found == 0 || matcher.may_occur(&text));
+        }
+    }
+}
