@@ -1,10 +1,11 @@
 //! The full text of a lake: the indexes of all its segments as one.
 
-use std::collections::HashMap;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
-use tantivy::collector::{Count, TopDocs};
+use tantivy::collector::Count;
 use tantivy::query::{
     Bm25StatisticsProvider, BooleanQuery, EnableScoring, FuzzyTermQuery, Occur, PhraseQuery, Query, TermQuery,
 };
@@ -96,12 +97,16 @@ impl LakeText {
         }
         let known = Frequencies::of(&terms, self)?;
         let greatest = known.greatest(&terms);
-        let best = TopDocs::with_limit(limit).order_by_score();
-        let found = self.searcher.search_with_statistics_provider(&*compiled, &best, &known)?;
-        let hits = found.into_iter().filter_map(|(score, address)| {
-            let (segment, first_row) = *self.places.get(address.segment_ord as usize)?;
+        let weight = compiled.weight(EnableScoring::enabled_from_statistics_provider(&known, &self.searcher))?;
+        let mut best = Best::of(limit);
+        for (place, reader) in self.searcher.segment_readers().iter().enumerate() {
+            let threshold = best.threshold();
+            weight.for_each_pruning(threshold, reader, &mut |document, score| best.add(score, place, document))?;
+        }
+        let hits = best.ranked().filter_map(|Ranked { score, place, document }| {
+            let (segment, first_row) = *self.places.get(place)?;
             let score = (f64::from(score) / greatest).clamp(f64::MIN_POSITIVE, 1.0);
-            Some(TextHit { segment, row: first_row + address.doc_id, score })
+            Some(TextHit { segment, row: first_row + document, score })
         });
         Ok((terms, hits.collect()))
     }
@@ -198,7 +203,7 @@ impl LakeText {
         }
         let mut found: Vec<(Vec<u8>, u64)> = found.into_iter().collect();
         // A stable sort: of equally frequent words the first.
-        found.sort_by_key(|(_, documents)| std::cmp::Reverse(*documents));
+        found.sort_by_key(|(_, documents)| Reverse(*documents));
         found.truncate(EXPANSIONS);
         Ok(found.into_iter().filter_map(|(word, _)| Some(vec![String::from_utf8(word).ok()?])).collect())
     }
@@ -210,6 +215,71 @@ impl LakeText {
         Ok(())
     }
 }
+
+/// The best documents so far. One for all of tantivy's segments, where its own collector begins anew with each: what a piece had
+/// to show spares looking at most of the next.
+struct Best {
+    limit: usize,
+    /// The worst of them on top.
+    ranked: BinaryHeap<Reverse<Ranked>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ranked {
+    score: f32,
+    place: usize,
+    document: u32,
+}
+
+impl Best {
+    fn of(limit: usize) -> Best {
+        Best { limit, ranked: BinaryHeap::new() }
+    }
+
+    /// What a score must be above to count.
+    fn threshold(&self) -> f32 {
+        match self.ranked.peek() {
+            Some(Reverse(worst)) if self.ranked.len() >= self.limit => worst.score,
+            _ => f32::MIN,
+        }
+    }
+
+    /// Adds a document whose score is above the threshold, behind those that were added; answers the new threshold.
+    fn add(&mut self, score: f32, place: usize, document: u32) -> f32 {
+        self.ranked.push(Reverse(Ranked { score, place, document }));
+        if self.ranked.len() > self.limit {
+            self.ranked.pop();
+        }
+        self.threshold()
+    }
+
+    /// Best first.
+    fn ranked(self) -> impl Iterator<Item = Ranked> {
+        self.ranked.into_sorted_vec().into_iter().map(|Reverse(ranked)| ranked)
+    }
+}
+
+/// The greater one fits better; of equal ones the first in the lake.
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let place = |ranked: &Ranked| Reverse((ranked.place, ranked.document));
+        self.score.total_cmp(&other.score).then_with(|| place(self).cmp(&place(other)))
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Ranked {}
 
 /// In how many grains the words of a search are, looked up once: dictionaries of many pieces are slow to ask.
 struct Frequencies<'t> {

@@ -117,6 +117,9 @@ proptest! {
             prop_assert_eq!(lake.count(&query).unwrap(), expected.len());
             let (_, mut hits) = lake.search(&query, texts.len()).unwrap();
             prop_assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
+            for limit in 1..6 {
+                prop_assert_eq!(&lake.search(&query, limit).unwrap().1, &hits[..limit.min(hits.len())]);
+            }
             hits.sort_by_key(|hit| (hit.segment, hit.row));
             prop_assert_eq!(hits.iter().map(|hit| hit.segment * segment + hit.row as usize).collect::<Vec<_>>(), expected);
         }
