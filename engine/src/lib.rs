@@ -45,5 +45,6 @@ pub mod lake;
 pub mod policy;
 pub mod progress;
 pub mod segment;
+mod sieve;
 pub mod text;
 pub mod verify;

@@ -16,17 +16,19 @@
 //! the number of people.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 use rustc_hash::FxBuildHasher;
 
-use super::needles::{Anchors, Sieve};
+use super::needles::Finder;
 use super::reason::{Reason, Reasons};
 use super::request::Request;
+use crate::index::Watchlist;
 use crate::index::words::{WordFilter, each_word};
 use crate::policy::{Mode, Policy};
-use crate::text::fold::{Folding, is_word, runs_together, unescaped};
+use crate::text::fold::{Folding, is_blank, is_word, runs_together, unescaped};
 
 /// The number of a person in the request; sessions, consents and addresses that belong to nobody have [`NOBODY`].
 pub type PersonNumber = u32;
@@ -43,14 +45,12 @@ pub struct Matcher {
     patterns: Vec<Pattern>,
     /// Patterns by the word in them that the fewest others have.
     by_word: Map<Box<str>, Vec<u32>>,
-    /// The hashes of these words: most texts hold none of them.
-    filed: HashSet<u64, FxBuildHasher>,
-    /// What these hashes may be.
-    sieve: Sieve,
+    /// These words and those of sessions, consents and references: most texts hold none of them.
+    watched: Arc<Watchlist>,
     /// Patterns of scripts without blanks, and those without any word: looked for everywhere.
     anywhere: Vec<u32>,
     /// Patterns that are long enough to be looked for in binary bytes, whatever stands next to them.
-    loose: Anchors<u32>,
+    loose: Finder,
     /// Numbers in grains are compared too.
     has_numbers: bool,
     sessions: Map<String, PersonNumber>,
@@ -199,10 +199,9 @@ impl Matcher {
             folding: request.folding,
             patterns: Vec::new(),
             by_word: Map::default(),
-            filed: HashSet::default(),
-            sieve: Sieve::default(),
+            watched: Arc::default(),
             anywhere: Vec::new(),
-            loose: Anchors::default(),
+            loose: Finder::default(),
             has_numbers: false,
             sessions: Map::default(),
             consents: Map::default(),
@@ -217,7 +216,10 @@ impl Matcher {
             let sessions = person.sessions.iter().map(|session| (request.folding.folded(session), number));
             matcher.sessions.extend(sessions);
         }
-        matcher.index();
+        let mut watched = matcher.index();
+        matcher.sessions.keys().for_each(|session| watched.add(session));
+        request.consents.iter().for_each(|consent| watched.add(&consent.to_string()));
+        matcher.watched = Arc::new(watched);
         matcher.consents.extend(request.consents.iter().map(|consent| (consent.to_string(), NOBODY)));
         matcher.addresses.extend(request.addresses.iter().map(|address| (*address.as_bytes(), NOBODY)));
         matcher
@@ -225,10 +227,11 @@ impl Matcher {
 
     fn add(&mut self, identifier: &str, person: PersonNumber) {
         let text = self.folding.folded(identifier);
-        if text.is_empty() || self.patterns.iter().any(|known| known.person == person && known.text == text) {
+        // Identifiers come person by person.
+        let mut own = self.patterns.iter().rev().take_while(|known| known.person == person);
+        if text.is_empty() || own.any(|known| known.text == text) {
             return;
         }
-        let number = self.patterns.len() as u32;
         let counted = text.chars().filter(|letter| is_word(*letter)).count();
         let digits_only = text.chars().all(|letter| !letter.is_alphabetic());
         let ideographs = text.chars().any(runs_together);
@@ -236,9 +239,6 @@ impl Matcher {
         self.has_numbers |= text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         let id_like = text.chars().any(|letter| letter.is_numeric() || matches!(letter, '-' | '_' | ':' | '@'));
         let distinctive = counted >= enough || ideographs && counted >= 2;
-        if distinctive && text.len() >= LOOSE {
-            self.loose.add(text.clone().into_bytes(), number);
-        }
         self.patterns.push(Pattern {
             person,
             lead: 0,
@@ -249,8 +249,10 @@ impl Matcher {
         });
     }
 
-    /// Files every pattern under the word of it that the fewest patterns have: of ten thousand names many begin alike.
-    fn index(&mut self) {
+    /// Files every pattern under the word of it that the fewest patterns have: of ten thousand names many begin alike. Answers
+    /// these words.
+    fn index(&mut self) -> Watchlist {
+        let mut watched = Watchlist::default();
         let mut sharing: Map<&str, u32> = Map::default();
         let all = self.patterns.iter().flat_map(|pattern| words(&pattern.text));
         all.for_each(|(_, word)| *sharing.entry(word).or_default() += 1);
@@ -259,34 +261,44 @@ impl Matcher {
             let rarest = words(&pattern.text).min_by_key(|(start, word)| (sharing.get(word), *start));
             match rarest.filter(|_| !pattern.text.chars().any(runs_together)) {
                 Some((_, word)) => {
-                    each_word(word, |_, hash| {
-                        self.sieve.add(hash);
-                        self.filed.insert(hash);
-                    });
+                    watched.add_words(word);
                     self.by_word.entry(word.into()).or_default().push(number);
                 }
-                None => self.anywhere.push(number),
+                None => {
+                    watched.add(&pattern.text);
+                    self.anywhere.push(number);
+                }
             }
             leads.push(rarest.map_or(0, |(start, _)| start));
         }
         self.patterns.iter_mut().zip(leads).for_each(|(pattern, lead)| pattern.lead = lead);
+        let loose = (0..).zip(&self.patterns).filter(|(_, it)| it.distinctive && it.text.len() >= LOOSE);
+        self.loose = Finder::new(loose.map(|(number, pattern)| (number, pattern.text.clone().into_bytes())));
+        watched
     }
 
     /// Adds consents that were found to be withdrawn; grains whose policy is `consent_cascade` at `now` (seconds since 1970) go
     /// with them (§23.2).
     pub fn add_withdrawn(&mut self, consents: impl IntoIterator<Item = String>, now: u64) {
-        self.withdrawn.extend(consents);
+        let watched = Arc::make_mut(&mut self.watched);
+        self.withdrawn.extend(consents.into_iter().inspect(|consent| watched.add(consent)));
         self.now = now;
     }
 
     /// Adds addresses whose mention anywhere in a grain, in text too, is to be reported as [`Reason::Related`].
     pub fn add_references(&mut self, addresses: impl IntoIterator<Item = ContentAddress>) {
-        self.references.extend(addresses);
+        let watched = Arc::make_mut(&mut self.watched);
+        self.references.extend(addresses.into_iter().inspect(|address| watched.add(&address.to_string())));
     }
 
     /// Identifiers too short or plain to be looked for in text, with the number of their person.
     pub fn indistinct(&self) -> impl Iterator<Item = (&str, PersonNumber)> {
         self.patterns.iter().filter(|pattern| !pattern.distinctive).map(|pattern| (&*pattern.text, pattern.person))
+    }
+
+    /// Words of which a grain has one if [`Matcher::find`] finds anything in it.
+    pub(crate) fn watched(&self) -> &Arc<Watchlist> {
+        &self.watched
     }
 
     /// How many identifiers it looks for.
@@ -313,6 +325,11 @@ impl Matcher {
             || self.references.iter().any(|address| filter.may_hold(&address.to_string()))
     }
 
+    /// True if the request names addresses.
+    pub fn has_addresses(&self) -> bool {
+        !self.addresses.is_empty()
+    }
+
     /// Adds to `hits` if the request names `address`.
     pub fn address(&self, address: &ContentAddress, hits: &mut Hits) {
         if let Some(person) = self.addresses.get(address.as_bytes()) {
@@ -320,8 +337,13 @@ impl Matcher {
         }
     }
 
-    /// Adds to `hits` who `grain`, signed by `signer`, is of.
-    pub fn find(&self, grain: &Grain<'_>, signer: Option<&str>, hits: &mut Hits) {
+    /// Adds to `hits` whom it means that `signer` signed a grain.
+    pub fn signer(&self, signer: &str, hits: &mut Hits) {
+        self.text(Place::Identity(Reason::Party), signer, hits);
+    }
+
+    /// Adds to `hits` who `grain` is of.
+    pub fn find(&self, grain: &Grain<'_>, hits: &mut Hits) {
         if self.only_addresses() {
             return;
         }
@@ -331,9 +353,6 @@ impl Matcher {
         for (key, value) in grain.unknown() {
             self.text(Place::Value(Reason::Value), key, hits);
             self.value(Place::Value(Reason::Value), value, hits);
-        }
-        if let Some(signer) = signer {
-            self.text(Place::Identity(Reason::Party), signer, hits);
         }
         if let Some(basis) = grain.text(Field::ProcessingBasis).filter(|_| !self.withdrawn.is_empty())
             && self.withdrawn.contains(basis.strip_prefix("sha256:").unwrap_or(basis))
@@ -451,13 +470,26 @@ impl Matcher {
             })
     }
 
-    /// False if no identifier can stand in `text`. Told without folding: plain ASCII means what it says.
-    fn may_occur(&self, text: &str) -> bool {
-        if !text.is_ascii() || text.contains('\\') {
+    /// False if no identifier can stand in `text`. Plain ASCII means what it says; of anything else the runs between blanks are
+    /// folded to `folded`, one by one, as folding the whole would.
+    fn may_occur(&self, text: &str, folded: &mut String) -> bool {
+        if text.contains('\\') {
             return true;
         }
-        let mut may = self.anywhere.iter().filter_map(|number| self.pattern(*number)).any(|it| it.text.is_ascii());
-        each_word(text, |_, hash| may = may || self.sieve.may_have(hash) && self.filed.contains(&hash));
+        let is_ascii = text.is_ascii();
+        let mut may =
+            self.anywhere.iter().filter_map(|number| self.pattern(*number)).any(|it| it.text.is_ascii() || !is_ascii);
+        let mut look = |text: &str| each_word(text, |_, hash| may = may || self.watched.has(hash));
+        match is_ascii {
+            true => look(text),
+            false => text.split(is_blank).for_each(|run| match run.is_ascii() {
+                true => look(run),
+                false => {
+                    self.folding.fold(run, folded);
+                    look(folded);
+                }
+            }),
+        }
         may
     }
 
@@ -467,7 +499,7 @@ impl Matcher {
 
     /// Calls `found` for every identifier that stands in `text` as it is written, or as it is meant if it has escapes.
     fn each_form(&self, text: &str, folded: &mut String, mut found: impl FnMut(&Pattern, Cover)) {
-        if !self.may_occur(text) {
+        if !self.may_occur(text, folded) {
             return;
         }
         self.folding.fold(text, folded);
@@ -589,7 +621,7 @@ mod tests {
             for form in std::iter::once(text.clone()).chain(unescaped(&text)) {
                 matcher.occurrences(&folding.folded(&form), |_, _| found += 1);
             }
-            prop_assert!(found == 0 || matcher.may_occur(&text));
+            prop_assert!(found == 0 || matcher.may_occur(&text, &mut String::new()));
         }
     }
 }

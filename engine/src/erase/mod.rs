@@ -18,6 +18,7 @@ mod absence;
 mod by_key;
 mod certificate;
 mod disclose;
+mod glance;
 mod journal;
 mod matcher;
 mod merkle;

@@ -3,50 +3,52 @@
 //! Addresses are looked for as hex text and as digests (without their first eight bytes, which sidecars keep apart);
 //! identifiers in their spellings, whatever the case of ASCII letters, standing by themselves.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use gristmill_schemas::address::ContentAddress;
-use rustc_hash::FxBuildHasher;
 use unicode_normalization::UnicodeNormalization;
+
+use crate::sieve::Sieve;
 
 /// What is looked for.
 #[derive(Debug, Default)]
 pub(super) struct Needles {
     /// Addresses as digests.
-    digests: Strides,
+    digests: Strides<Ascii>,
     /// Addresses as text in lower case.
-    texts: Strides,
+    texts: Strides<Hex>,
     /// Identifiers in lower case.
-    identifiers: Anchors<()>,
+    identifiers: Finder,
     addresses: usize,
     spellings: usize,
 }
 
-/// Byte strings by their first four or eight bytes.
-#[derive(Debug)]
-pub(super) struct Anchors<K> {
-    needles: Vec<Needle<K>>,
-    by_eight: HashMap<u64, Vec<u32>, FxBuildHasher>,
-    by_four: HashMap<u32, Vec<u32>, FxBuildHasher>,
-    /// What the first four bytes may be: nearly every place is passed over by this alone.
-    fours: Sieve,
-}
-
-/// Byte strings of one length, far longer than eight bytes: each is filed under every eight bytes of it that may stand at a
-/// multiple of a stride, so that only those places of the searched bytes are looked at.
+/// Byte strings of any length from [`SHORTEST`] on.
 #[derive(Debug, Default)]
-struct Strides {
-    /// The needles, one after another.
+pub(super) struct Finder(Vec<Strides<Alike>>);
+
+/// Byte strings that are longer than a window of a few bytes: each is filed under every window of it that may stand at a multiple of
+/// a stride, so that only those places of the searched bytes are looked at.
+#[derive(Debug, Default)]
+struct Strides<C> {
+    /// The byte strings, one after another.
     needles: Vec<u8>,
-    length: usize,
+    /// The number of each, and where it ends there.
+    ends: Vec<(u32, u32)>,
     stride: usize,
-    /// Eight bytes, and where they stand in `needles`; sorted.
+    /// Bytes of a window: eight at most.
+    width: usize,
+    /// Windows, and where they stand in `needles`; sorted.
     windows: Vec<(u64, u32)>,
-    /// What the eight bytes may be: those that `class` is false for, and those that it is true for. What nearly all of the
-    /// searched bytes are like has the smaller one, which stays in the cache.
-    eights: [Sieve; 2],
-    class: Option<fn(u64) -> bool>,
+    /// What follows narrow windows, themselves included: [`WIDE`] bytes, and windows of needles that end before.
+    wide: Sieve,
+    ending: Sieve,
+    /// What the windows of each kind may be. What nearly all of the searched bytes are like has the smaller one, which stays in the
+    /// cache.
+    sieves: [Sieve; 2],
+    class: PhantomData<C>,
 }
 
 /// Windows of [`Strides`] at most, unless there are more needles: 16 bytes each.
@@ -55,38 +57,17 @@ const WINDOWS: usize = 4 << 20;
 /// Bytes of a digest that are looked for.
 const DIGEST_BYTES: usize = 24;
 
-/// The longest stride: the shortest needles, digests without their first eight bytes, have 17 windows.
-const STRIDE: usize = 16;
+/// Bytes of a window of identifiers: a narrow one leaves room for strides in short needles.
+const NARROW: usize = 4;
 
-/// One bit for each value of a hash. It grows with what it holds, so that few bits are set.
-#[derive(Debug, Default)]
-pub(super) struct Sieve {
-    bits: Vec<u64>,
-    hashes: Vec<u64>,
-}
+/// Bytes that are looked at where a narrow window is met, if the needle has so many there: few texts go on alike.
+const WIDE: usize = 6;
 
-#[derive(Debug)]
-struct Needle<K> {
-    bytes: Vec<u8>,
-    kind: K,
-}
-
-impl<K> Default for Anchors<K> {
-    fn default() -> Self {
-        Anchors {
-            needles: Vec::new(),
-            by_eight: HashMap::default(),
-            by_four: HashMap::default(),
-            fours: Sieve::default(),
-        }
-    }
-}
+/// Bytes of a needle from which on it has strides worth the name.
+const LONG: usize = 6;
 
 /// Bytes of an identifier from which on it is looked for.
 const SHORTEST: usize = 4;
-
-/// Bits of a sieve for each hash that it holds, at least.
-const SPARSENESS: usize = 32;
 
 impl Needles {
     /// Needles for addresses and for identifiers.
@@ -96,12 +77,12 @@ impl Needles {
     ) -> Needles {
         let (mut digests, mut texts) = (Vec::new(), Vec::new());
         for address in addresses {
-            digests.extend(&address.as_bytes()[32 - DIGEST_BYTES..]);
-            texts.extend(address.to_string().bytes());
+            digests.push(address.as_bytes()[32 - DIGEST_BYTES..].to_vec());
+            texts.push(address.to_string().into_bytes());
         }
-        let mut needles = Needles { addresses: texts.len() / ContentAddress::TEXT_LENGTH, ..Needles::default() };
-        needles.digests = Strides::new(digests, DIGEST_BYTES, is_ascii);
-        needles.texts = Strides::new(texts, ContentAddress::TEXT_LENGTH, may_be_hex);
+        let mut needles = Needles { addresses: texts.len(), ..Needles::default() };
+        needles.digests = Strides::new((0..).zip(digests), 8);
+        needles.texts = Strides::new((0..).zip(texts), 8);
         let mut forms: BTreeSet<Vec<u8>> = BTreeSet::new();
         for identifier in identifiers {
             needles.spellings += 1;
@@ -112,8 +93,7 @@ impl Needles {
                 }
             }
         }
-        let forms = forms.into_iter().filter(|form| form.len() >= SHORTEST);
-        forms.for_each(|form| needles.identifiers.add(form, ()));
+        needles.identifiers = Finder::new((0..).zip(forms));
         needles
     }
 
@@ -124,11 +104,12 @@ impl Needles {
 
     /// How many places in `bytes` hold an address, and how many an identifier.
     pub(super) fn count(&self, bytes: &[u8], scratch: &mut Vec<u8>) -> (u64, u64) {
-        let mut counts = (self.digests.count(bytes), 0);
+        let mut counts = (0, 0);
+        self.digests.find(bytes, |_, _| counts.0 += 1);
         scratch.clear();
         scratch.extend(bytes.iter().map(u8::to_ascii_lowercase));
-        counts.0 += self.texts.count(scratch);
-        self.identifiers.find(scratch, |(), Range { start, end }| {
+        self.texts.find(scratch, |_, _| counts.0 += 1);
+        self.identifiers.find(scratch, |_, Range { start, end }| {
             if stands_alone(scratch, start, end) || is_announced(bytes, start, end) {
                 counts.1 += 1;
             }
@@ -149,150 +130,146 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// True if all of the eight bytes are ASCII: of the windows of digests one in 256 is.
-fn is_ascii(eight: u64) -> bool {
-    eight & 0x8080_8080_8080_8080 == 0
+/// Two kinds of windows.
+trait Class {
+    /// The kind of `window`.
+    fn of(window: u64) -> bool;
 }
 
-/// True for eight lower-case hex digits, and for little else: of each byte the upper half is 3 or 6.
-fn may_be_hex(eight: u64) -> bool {
-    eight & 0xa0a0_a0a0_a0a0_a0a0 == 0x2020_2020_2020_2020
-        && (eight ^ eight >> 2) & 0x1010_1010_1010_1010 == 0x1010_1010_1010_1010
+/// One kind.
+#[derive(Debug, Default)]
+struct Alike;
+
+impl Class for Alike {
+    fn of(_: u64) -> bool {
+        false
+    }
 }
 
-/// A hash whose upper bits are good.
-fn mixed(bytes: u64) -> u64 {
-    bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// Eight bytes of ASCII or others: of the windows of digests one in 256 is ASCII.
+#[derive(Debug, Default)]
+struct Ascii;
+
+impl Class for Ascii {
+    fn of(window: u64) -> bool {
+        window & 0x8080_8080_8080_8080 == 0
+    }
 }
 
-impl Strides {
-    /// The needles in `needles`, each of `length` bytes.
-    fn new(needles: Vec<u8>, length: usize, class: fn(u64) -> bool) -> Strides {
-        let count = needles.len() / length;
-        let stride = (WINDOWS / count.max(1)).clamp(1, STRIDE);
-        let windows = Vec::with_capacity(count * stride);
-        let mut strides = Strides { length, stride, windows, class: Some(class), ..Strides::default() };
-        for start in (0..count).map(|number| number * length) {
-            for at in start..start + stride {
-                let Some(eight) = needles.get(at..).and_then(first_eight) else { continue };
-                strides.eights[usize::from(class(eight))].add(eight);
-                strides.windows.push((eight, at as u32));
+/// Eight lower-case hex digits, and little else, or others: of each digit's byte the upper half is 3 or 6.
+#[derive(Debug, Default)]
+struct Hex;
+
+impl Class for Hex {
+    fn of(window: u64) -> bool {
+        window & 0xa0a0_a0a0_a0a0_a0a0 == 0x2020_2020_2020_2020
+            && (window ^ window >> 2) & 0x1010_1010_1010_1010 == 0x1010_1010_1010_1010
+    }
+}
+
+/// The `width` bytes at `at`, eight at most, if there are so many.
+fn bytes_at(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+    let rest = bytes.get(at..)?;
+    let eight = match rest.first_chunk() {
+        Some(eight) => *eight,
+        None => {
+            let mut eight = [0; 8];
+            eight.get_mut(..rest.len()).filter(|_| rest.len() >= width)?.copy_from_slice(rest);
+            eight
+        }
+    };
+    Some(u64::from_le_bytes(eight) & (u64::MAX >> (64 - 8 * width)))
+}
+
+impl Finder {
+    /// Finds each of `needles`, which have numbers, but for those that are too short.
+    pub(super) fn new(needles: impl IntoIterator<Item = (u32, Vec<u8>)>) -> Finder {
+        let needles = needles.into_iter().filter(|(_, needle)| needle.len() >= SHORTEST);
+        let (long, short): (Vec<_>, Vec<_>) = needles.partition(|(_, needle)| needle.len() >= LONG);
+        let groups = [long, short].into_iter().filter(|group| !group.is_empty());
+        Finder(groups.map(|group| Strides::new(group, NARROW)).collect())
+    }
+
+    /// Calls `note` for every place in `bytes` that holds one of them, with its number.
+    pub(super) fn find(&self, bytes: &[u8], mut note: impl FnMut(u32, Range<usize>)) {
+        self.0.iter().for_each(|strides| strides.find(bytes, &mut note));
+    }
+}
+
+impl<C: Class + Default> Strides<C> {
+    /// Finds each of `needles`, which have numbers and at least `width` bytes.
+    fn new(needles: impl IntoIterator<Item = (u32, Vec<u8>)>, width: usize) -> Strides<C> {
+        let mut strides = Strides { width, ..Strides::default() };
+        let mut shortest = usize::MAX;
+        for (number, needle) in needles {
+            shortest = shortest.min(needle.len());
+            strides.needles.extend(needle);
+            strides.ends.push((number, strides.needles.len() as u32));
+        }
+        if strides.ends.is_empty() {
+            return strides;
+        }
+        let room = shortest + 1 - width;
+        // Windows of long needles all go on for a while; short ones keep a stride, though some of theirs don't.
+        let least = LONG + 1 - NARROW;
+        let wide = (shortest + 1).saturating_sub(WIDE).max(least);
+        strides.stride = if width == NARROW { room.min(wide) } else { room };
+        strides.stride = strides.stride.min(WINDOWS / strides.ends.len()).max(1);
+        let mut start = 0;
+        for (_, end) in &strides.ends {
+            for at in start..start + strides.stride {
+                let rest = strides.needles.get(at..*end as usize).unwrap_or_default();
+                let Some(window) = bytes_at(rest, 0, width) else { continue };
+                strides.sieves[usize::from(C::of(window))].add(window);
+                match bytes_at(rest, 0, WIDE) {
+                    _ if width != NARROW => {}
+                    Some(wide) => strides.wide.add(wide),
+                    None => strides.ending.add(window),
+                }
+                strides.windows.push((window, at as u32));
             }
+            start = *end as usize;
         }
         strides.windows.sort_unstable();
-        strides.needles = needles;
         strides
     }
 
-    /// How many places in `bytes` hold one of them.
-    fn count(&self, bytes: &[u8]) -> u64 {
-        let Some(class) = self.class.filter(|_| !self.windows.is_empty()) else { return 0 };
-        let mut count = 0;
-        for (number, step) in bytes.chunks(self.stride).enumerate() {
-            let at = number * self.stride;
-            // A step that is shorter than a window is the last, or is followed by others.
-            let eight = if step.len() < 8 { bytes.get(at..).and_then(first_eight) } else { first_eight(step) };
-            if let Some(eight) = eight.filter(|eight| self.eights[usize::from(class(*eight))].may_have(*eight)) {
-                count += self.around(bytes, at, eight);
-            }
-        }
-        count
-    }
-
-    /// How many needles stand in `bytes` that have `eight`, which is at `at`, among their windows.
-    fn around(&self, bytes: &[u8], at: usize, eight: u64) -> u64 {
-        let first = self.windows.partition_point(|(window, _)| *window < eight);
-        let same = self.windows.get(first..).unwrap_or_default().iter().take_while(|(window, _)| *window == eight);
-        let stands = |place: usize| {
-            let before = place % self.length;
-            let needle = self.needles.get(place - before..)?.get(..self.length)?;
-            bytes.get(at.checked_sub(before)?..)?.starts_with(needle).then_some(())
-        };
-        same.filter(|(_, place)| stands(*place as usize).is_some()).count() as u64
-    }
-}
-
-impl Sieve {
-    pub(super) fn add(&mut self, bytes: u64) {
-        self.hashes.push(mixed(bytes));
-        if self.hashes.len() * SPARSENESS > self.bits.len() * 64 {
-            let words = (self.hashes.len() * SPARSENESS).next_power_of_two().max(1 << 16) / 64;
-            self.bits = vec![0; words];
-            let hashes = std::mem::take(&mut self.hashes);
-            hashes.iter().for_each(|hash| self.set(*hash));
-            self.hashes = hashes;
-        } else {
-            self.set(mixed(bytes));
-        }
-    }
-
-    fn set(&mut self, hash: u64) {
-        let (word, bit) = self.place(hash);
-        if let Some(word) = self.bits.get_mut(word) {
-            *word |= bit;
-        }
-    }
-
-    /// The word and the bit of `hash`; there are bits.
-    fn place(&self, hash: u64) -> (usize, u64) {
-        let slot = hash >> (64 - (self.bits.len() * 64).trailing_zeros());
-        (slot as usize / 64, 1 << (slot % 64))
-    }
-
-    pub(super) fn may_have(&self, bytes: u64) -> bool {
-        let (word, bit) = self.place(mixed(bytes));
-        self.bits.get(word).is_some_and(|word| word & bit != 0)
-    }
-}
-
-impl<K: Copy> Anchors<K> {
-    /// Adds a byte string of at least four bytes.
-    pub(super) fn add(&mut self, bytes: Vec<u8>, kind: K) {
-        let number = self.needles.len() as u32;
-        match (first_eight(&bytes), first_four(&bytes)) {
-            (Some(eight), Some(four)) => {
-                self.fours.add(four.into());
-                self.by_eight.entry(eight).or_default().push(number);
-            }
-            (None, Some(four)) => {
-                self.fours.add(four.into());
-                self.by_four.entry(four).or_default().push(number);
-            }
-            _ => return,
-        }
-        self.needles.push(Needle { bytes, kind });
-    }
-
-    /// Calls `note` for every place in `bytes` that holds one of them.
-    pub(super) fn find(&self, bytes: &[u8], mut note: impl FnMut(K, Range<usize>)) {
-        let mut at_place = |at: usize, candidates: Option<&Vec<u32>>| {
-            let rest = bytes.get(at..).unwrap_or_default();
-            let candidates = candidates.into_iter().flatten();
-            for needle in candidates.filter_map(|number| self.needles.get(*number as usize)) {
-                if rest.starts_with(&needle.bytes) {
-                    note(needle.kind, at..at + needle.bytes.len());
-                }
-            }
-        };
-        if self.needles.is_empty() {
+    /// Calls `note` for every place in `bytes` that holds one of them, with its number.
+    fn find(&self, bytes: &[u8], mut note: impl FnMut(u32, Range<usize>)) {
+        if self.windows.is_empty() {
             return;
         }
-        for (at, four) in bytes.windows(4).enumerate() {
-            if let Some(four) = first_four(four).filter(|four| self.fours.may_have((*four).into())) {
-                at_place(at, self.by_four.get(&four));
-                let eight = bytes.get(at..).and_then(first_eight);
-                at_place(at, eight.and_then(|eight| self.by_eight.get(&eight)));
+        let mut at = 0;
+        while let Some(window) = bytes_at(bytes, at, self.width) {
+            if self.sieves[usize::from(C::of(window))].may_have(window) && self.may_go_on(bytes, at, window) {
+                self.around(bytes, at, window, &mut note);
+            }
+            at += self.stride;
+        }
+    }
+
+    /// False if no needle goes on as `bytes` do behind `window`, which stands at `at`.
+    fn may_go_on(&self, bytes: &[u8], at: usize, window: u64) -> bool {
+        self.width != NARROW
+            || bytes_at(bytes, at, WIDE).is_some_and(|wide| self.wide.may_have(wide))
+            || self.ending.may_have(window)
+    }
+
+    /// Calls `note` for the needles around the place `at` of `bytes`, where `window` stands.
+    fn around(&self, bytes: &[u8], at: usize, window: u64, note: &mut impl FnMut(u32, Range<usize>)) {
+        let first = self.windows.partition_point(|(known, _)| *known < window);
+        let same = self.windows.get(first..).unwrap_or_default().iter().take_while(|(known, _)| *known == window);
+        for place in same.map(|(_, place)| *place) {
+            let needle = self.ends.partition_point(|(_, end)| *end <= place);
+            let begin = needle.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
+            let Some((number, end)) = self.ends.get(needle) else { continue };
+            let text = self.needles.get(begin as usize..*end as usize).unwrap_or_default();
+            let Some(start) = at.checked_sub((place - begin) as usize) else { continue };
+            if bytes.get(start..).is_some_and(|rest| rest.starts_with(text)) {
+                note(*number, start..start + text.len());
             }
         }
     }
-}
-
-fn first_eight(bytes: &[u8]) -> Option<u64> {
-    bytes.first_chunk().map(|eight| u64::from_le_bytes(*eight))
-}
-
-fn first_four(bytes: &[u8]) -> Option<u32> {
-    bytes.first_chunk().map(|four| u32::from_le_bytes(*four))
 }
 
 /// True if what stands at `start..end` isn't part of a longer word or identifier.
@@ -349,7 +326,30 @@ fn may_end_an_item(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_looking_at_every_place_finds_is_found(
+            needles in prop::collection::btree_set("[ab]{1,14}", 1..30),
+            bytes in "[ab.]{0,80}",
+        ) {
+            let needles: Vec<String> = needles.into_iter().collect();
+            let finder = Finder::new((0..).zip(needles.iter().map(|needle| needle.clone().into_bytes())));
+            let mut found = Vec::new();
+            finder.find(bytes.as_bytes(), |number, range| found.push((number, range.start, range.end)));
+            found.sort_unstable();
+            let places = |(number, needle): (u32, &String)| {
+                let stands = |at: &usize| bytes[*at..].starts_with(&**needle);
+                let whole = |at| (number, at, at + needle.len());
+                (0..bytes.len()).filter(stands).map(whole).collect::<Vec<_>>()
+            };
+            let long = (0..).zip(&needles).filter(|(_, needle)| needle.len() >= SHORTEST);
+            prop_assert_eq!(found, long.flat_map(places).collect::<Vec<_>>());
+        }
+    }
 
     fn count(needles: &Needles, bytes: &[u8]) -> (u64, u64) {
         needles.count(bytes, &mut Vec::new())

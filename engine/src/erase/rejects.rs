@@ -74,7 +74,7 @@ impl Look<'_> {
         let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
         match grain {
             Some(grain) => {
-                self.matcher.find(&grain, None, hits);
+                self.matcher.find(&grain, hits);
                 if blob.len() < bytes.len() {
                     self.matcher.bytes(bytes, Reason::Mention, hits);
                 }

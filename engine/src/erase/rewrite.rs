@@ -8,13 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
+use gristmill_schemas::grain::Grain;
 use parquet::arrow::ArrowWriter;
 use rayon::prelude::*;
+use tempfile::NamedTempFile;
 
+use super::glance::{Attention, Cells, Examiner, Glance};
 use super::rows::OpenFile;
 use crate::error::{Context, Result};
 use crate::index::fulltext::{SegmentText, TextPiece};
-use crate::index::{IndexBuilder, IndexKinds, IndexPart};
+use crate::index::{IndexBuilder, IndexKinds, IndexPart, Watch};
 use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
 use crate::segment::{SegmentFile, SegmentId, WrittenSegment, grains_properties, records_properties};
 
@@ -23,31 +26,57 @@ struct Group {
     number: usize,
     first: u32,
     rows: usize,
+    /// Where the first of those that stay comes in the file that is written.
+    lands: u32,
     /// Its bytes in the file.
     stored: u64,
 }
 
-/// A segment that was written again.
+/// A segment all of whose rows were written again.
 pub(super) struct Rewritten {
-    pub(super) segment: WrittenSegment,
+    id: SegmentId,
+    data: NamedTempFile,
+    sink: SegmentFile,
+    builder: IndexBuilder,
     /// Bytes of row groups that were copied as they are.
     pub(super) copied: u64,
+    /// What its rows showed to an examiner, if there was one.
+    pub(super) seen: Option<Vec<Glance>>,
+}
+
+impl Rewritten {
+    /// The name of its file.
+    pub(super) fn file_name(&self) -> String {
+        self.id.file_name()
+    }
+
+    /// Ends the file and makes the sidecars, on all cores of the pool that it is called in.
+    pub(super) fn finish(self) -> Result<WrittenSegment> {
+        let Rewritten { id, data, sink, builder, .. } = self;
+        let rows = sink.finish().file("can't write", id.as_str())?;
+        let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
+        Ok(WrittenSegment { id, data, rows, size, sidecars: builder.finish() })
+    }
 }
 
 /// Writes `file` again without the rows `erased` (ascending); `None` if none are left. Row groups that keep all their rows are
-/// copied as they are; what `text`, the segment's full text, says of the rows that stay is taken from it.
+/// copied as they are; what `text`, the segment's full text, says of the rows that stay is taken from it. `examiner` looks at
+/// them, unless they are sealed.
 pub(super) fn without(
     location: &LakeLocation,
     file: &OpenFile,
     text: Option<&Arc<SegmentText>>,
     erased: &[u32],
+    examiner: Option<&Examiner>,
 ) -> Result<Option<Rewritten>> {
-    let mut first = 0;
+    let (mut first, mut lands) = (0, 0);
     let mut groups = Vec::new();
     for (number, (rows, stored)) in file.row_groups().into_iter().zip(file.stored_bytes()).enumerate() {
-        let group = Group { number, first, rows, stored };
+        let group = Group { number, first, rows, lands, stored };
         first += rows as u32;
-        if group.erased(erased).len() < rows {
+        let stay = rows - group.erased(erased).len();
+        lands += stay as u32;
+        if stay > 0 {
             groups.push(group);
         }
     }
@@ -61,26 +90,57 @@ pub(super) fn without(
     let builder = IndexBuilder::new(kinds);
     let source = file.copy_source()?;
     let copied = AtomicU64::new(0);
-    groups.par_iter().enumerate().try_for_each(|(number, group)| {
+    let examiner = examiner.filter(|_| !file.is_sealed());
+    let rewrite = |(number, group): (usize, &Group)| {
         let gone = group.erased(erased);
-        let mut part = builder.part_of(text, group.first, group.rows as u32)?;
+        let mut index = builder.part_of(text, group.first, group.rows as u32)?;
+        let mut rows = Rows { index: &mut index, examiner, glance: Glance::default(), next: group.lands };
         if gone.is_empty() {
             copied.fetch_add(group.stored, Ordering::Relaxed);
             for batch in file.reader(Some(&kinds.columns()), Some(group.number), None)? {
-                part.add(&batch.file("can't read", id.as_str())?)?;
+                rows.add(&batch.file("can't read", id.as_str())?)?;
             }
             sink.copy_row_group(number, &source, group.number).file("can't write", id.as_str())?;
         } else {
             let mut written = sink.row_group(number).file("can't write", id.as_str())?;
-            group.part(file, gone, &mut part, |kept| written.write(kept).file("can't write", id.as_str()))?;
+            group.part(file, gone, &mut rows, |kept| written.write(kept).file("can't write", id.as_str()))?;
             sink.end_row_group(written).file("can't write", id.as_str())?;
         }
-        builder.put(number, part)
-    })?;
-    let rows = sink.finish().file("can't write", id.as_str())?;
-    let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
-    let segment = WrittenSegment { id, data, rows, size, sidecars: builder.finish() };
-    Ok(Some(Rewritten { segment, copied: copied.into_inner() }))
+        let glance = rows.glance;
+        builder.put(number, index)?;
+        Ok(glance)
+    };
+    let seen: Vec<Glance> = groups.par_iter().enumerate().map(rewrite).collect::<Result<_>>()?;
+    Ok(Some(Rewritten { id, data, sink, builder, copied: copied.into_inner(), seen: examiner.map(|_| seen) }))
+}
+
+/// Where the rows that stay of a row group go.
+struct Rows<'a> {
+    index: &'a mut IndexPart,
+    examiner: Option<&'a Examiner>,
+    glance: Glance,
+    /// The place of the next row in the file that is written.
+    next: u32,
+}
+
+impl Rows<'_> {
+    /// Indexes and examines the rows of `batch`.
+    fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        let cells = Cells::of(batch);
+        let first = self.next;
+        self.next += batch.num_rows() as u32;
+        match self.examiner {
+            None => self.index.add(batch),
+            Some(examiner) => {
+                let glance = &mut self.glance;
+                let mut see = |at: usize, grain: Option<&Grain<'_>>, has_word| {
+                    let attention = if has_word { Attention::Close } else { Attention::Passing };
+                    examiner.look((0, first + at as u32), &cells, at, grain, attention, glance);
+                };
+                self.index.add_watched(batch, Some(Watch { words: examiner.watched(), see: &mut see }))
+            }
+        }
+    }
 }
 
 impl Group {
@@ -90,12 +150,12 @@ impl Group {
         erased.get(start..end).unwrap_or_default()
     }
 
-    /// Goes through the rows: calls `write` with those that stay and adds them to `index`, which leaves those at `gone` out.
+    /// Goes through the rows: calls `write` with those that stay and adds them to `rows`; the index leaves those at `gone` out.
     fn part(
         &self,
         file: &OpenFile,
         gone: &[u32],
-        index: &mut IndexPart,
+        rows: &mut Rows<'_>,
         mut write: impl FnMut(&RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let mut gone = gone.iter().copied().peekable();
@@ -108,11 +168,11 @@ impl Group {
             while let Some(row) = gone.next_if(|row| ((row - first) as usize) < mask.len()) {
                 let at = (row - first) as usize;
                 mask[at] = false;
-                index.leave_out(row, blobs.value(at));
+                rows.index.leave_out(row, blobs.value(at));
             }
             first += batch.num_rows() as u32;
             let kept = filter_record_batch(&batch, &mask.into()).file("can't filter", "a segment")?;
-            index.add(&kept)?;
+            rows.add(&kept)?;
             write(&kept)?;
         }
         Ok(())

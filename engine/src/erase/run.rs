@@ -23,6 +23,7 @@ use super::certificate::{
     Certificate, FORMAT, Ground, KEY_REMINDER, PSEUDONYMS, Proofs, Pseudonyms, REMINDER, Remaining, Scope, Snapshots,
     leaves, tree,
 };
+use super::glance::Examiner;
 use super::journal::{ERASURES, Item, Journal, keyed_hash};
 use super::matcher::{Hits, Matcher, NOBODY};
 use super::needles::Needles;
@@ -31,7 +32,7 @@ use super::request::{Person, Request};
 use super::rewrite::{Rewritten, drop_rows, edit_file, without};
 use super::rows::OpenFile;
 use super::state;
-use super::survey::{Survey, type_name};
+use super::survey::{Seen, Survey, type_name};
 use crate::error::{Context, EngineError, Result};
 use crate::ingest::KnownAddresses;
 use crate::keys::{Keyring, Secret};
@@ -135,7 +136,7 @@ pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<
             "there are no keys to destroy: the lake isn't encrypted, or is locked".to_owned(),
         ));
     }
-    let mut run = Run { lake, request, order, key, digest, journal, pool: pool(order.threads)? };
+    let mut run = Run { lake, request, order, key, digest, journal, pool: pool(order.threads)?, seen: Seen::default() };
     run.spellings(&plan);
     run.remove(survey).await?;
     let (after, removed) = run.settle().await?;
@@ -217,6 +218,8 @@ struct Run<'a> {
     digest: String,
     journal: Journal,
     pool: Arc<rayon::ThreadPool>,
+    /// What the segments that were written again showed.
+    seen: Seen,
 }
 
 impl Run<'_> {
@@ -262,13 +265,24 @@ impl Run<'_> {
         let matcher = Matcher::new(self.request);
         let events = state::erase(self.lake, &survey, &erased, &matcher).await?;
         by_key::destroy(self.lake, &self.journal.keys)?;
-        let bytes = self.remove_grains(&survey, &doomed).await?;
+        let examiner = self.examiner(matcher, erased);
+        let bytes = self.remove_grains(&survey, &doomed, examiner).await?;
         if events + bytes > 0 {
             self.journal.events += events;
             self.journal.bytes_rewritten += bytes;
             self.journal.store(self.lake, &self.digest, &self.key).await?;
         }
         Ok(())
+    }
+
+    /// Looks at rows that are written again as the next survey would: what they show needn't be read once more. Whose consent is
+    /// withdrawn is known to surveys only.
+    fn examiner(&mut self, mut matcher: Matcher, erased: HashSet<ContentAddress>) -> Option<Arc<Examiner>> {
+        // What was seen before didn't know of all that is erased now.
+        self.seen.clear();
+        matcher.add_references(erased);
+        let examiner = Examiner::new(Arc::new(matcher), self.request, Utc::now().timestamp_millis());
+        (!self.request.withdrawn).then(|| Arc::new(examiner))
     }
 
     async fn remove_rejects(&mut self, survey: &Survey) -> Result<()> {
@@ -293,7 +307,12 @@ impl Run<'_> {
     }
 
     /// Writes the segments that hold selected rows again, all in one commit; answers the bytes that were written.
-    async fn remove_grains(&mut self, survey: &Survey, doomed: &Doomed) -> Result<u64> {
+    async fn remove_grains(
+        &mut self,
+        survey: &Survey,
+        doomed: &Doomed,
+        examiner: Option<Arc<Examiner>>,
+    ) -> Result<u64> {
         let mut rows = survey.rows_by_segment();
         rows.iter_mut().for_each(|(segment, rows)| rows.retain(|row| !doomed.rows.contains(&(*segment, *row))));
         rows.retain(|_, rows| !rows.is_empty());
@@ -308,9 +327,10 @@ impl Run<'_> {
             let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
             let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
             let text = self.lake.sidecars().text(self.lake.location(), segment).await;
-            let rewrite = move || pool.install(|| without(&location, &file, text.as_ref(), &rows));
+            let examiner = examiner.clone();
+            let rewrite = move || pool.install(|| without(&location, &file, text.as_ref(), &rows, examiner.as_deref()));
             let rewriting = tokio::task::spawn_blocking(rewrite);
-            // One is published while the next is written.
+            // One is finished and published while the next is written.
             bytes += self.publish(&mut change, written.take()).await?;
             written = rewriting.await.file("can't finish", "a segment")??;
             change.removed.push(segment.file.clone());
@@ -327,9 +347,13 @@ impl Run<'_> {
 
     /// Publishes a segment that was written again; answers its bytes.
     async fn publish(&mut self, change: &mut Change, written: Option<Rewritten>) -> Result<u64> {
-        let Some(Rewritten { segment, copied }) = written else { return Ok(0) };
+        let Some(mut written) = written else { return Ok(0) };
+        self.seen.extend(written.seen.take().map(|seen| (written.file_name(), seen)));
+        self.journal.bytes_copied += written.copied;
+        let pool = Arc::clone(&self.pool);
+        let finishing = tokio::task::spawn_blocking(move || pool.install(|| written.finish()));
+        let segment = finishing.await.file("can't finish", "a segment")??;
         let bytes = segment.size;
-        self.journal.bytes_copied += copied;
         self.lake.publish_segment(change, segment).await?;
         Ok(bytes)
     }
@@ -340,7 +364,8 @@ impl Run<'_> {
             self.lake.refresh().await?;
             let erased = self.journal.addresses();
             let now = Utc::now().timestamp_millis();
-            let survey = Survey::with_references(self.lake, self.request, &erased, now, Arc::clone(&self.pool)).await?;
+            let (seen, pool) = (std::mem::take(&mut self.seen), Arc::clone(&self.pool));
+            let survey = Survey::with_references(self.lake, self.request, &erased, seen, now, pool).await?;
             if survey.selected().next().is_none() && survey.selected_rejects().next().is_none() {
                 let removed = self.lake.purge(self.order.exclusive).await?;
                 return Ok((survey, removed));

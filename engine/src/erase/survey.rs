@@ -16,10 +16,11 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int16Type;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, is_sealed};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Mode as Reading, Payload};
+use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::{Field, GrainType};
 use rustc_hash::FxBuildHasher;
 
+use super::glance::{Attention, Cells, Examiner, Glance, Session};
 use super::matcher::{Hits, Matcher, NOBODY, PersonNumber};
 use super::reason::{Bar, Judge, Reason, Reasons};
 use super::rejects::Look;
@@ -28,7 +29,7 @@ use super::rows::{Link, OpenFile, address_at, link_columns, links, reference_at,
 use crate::error::{Context, Result};
 use crate::index::words::WordFilter;
 use crate::lake::{Lake, Segment};
-use crate::policy::{Mode, Policy, may_withdraw};
+use crate::policy::may_withdraw;
 
 /// A grain that was found.
 #[derive(Debug, Clone)]
@@ -93,6 +94,9 @@ pub struct Survey {
     pub indistinct: Vec<String>,
 }
 
+/// What whole segments showed to those who had their rows at hand, by the names of their files.
+pub(super) type Seen = HashMap<String, Vec<Glance>>;
+
 /// Different spellings that are kept.
 const SPELLINGS: usize = 10_000;
 
@@ -108,14 +112,16 @@ impl Survey {
     /// # Errors
     /// [`crate::error::EngineError::File`] if a segment can't be read.
     pub async fn of(lake: &Lake, request: &Request, now: i64, pool: Arc<rayon::ThreadPool>) -> Result<Survey> {
-        Survey::with_references(lake, request, &[], now, pool).await
+        Survey::with_references(lake, request, &[], Seen::default(), now, pool).await
     }
 
-    /// [`Survey::of`], which also reports every grain that mentions one of `references` anywhere.
+    /// [`Survey::of`], which also reports every grain that mentions one of `references` anywhere. Segments in `seen` aren't read
+    /// for what they show by themselves.
     pub(super) async fn with_references(
         lake: &Lake,
         request: &Request,
         references: &[ContentAddress],
+        seen: Seen,
         now: i64,
         pool: Arc<rayon::ThreadPool>,
     ) -> Result<Survey> {
@@ -128,6 +134,7 @@ impl Survey {
             matcher: Arc::new(matcher),
             now,
             pool,
+            seen,
             filters: Vec::new(),
             found: Map::default(),
             survey: Survey { segments: lake.segments()?, ..Survey::default() },
@@ -162,42 +169,15 @@ struct Surveyor<'a> {
     matcher: Arc<Matcher>,
     now: i64,
     pool: Arc<rayon::ThreadPool>,
+    seen: Seen,
     /// The word filters of the segments, where there are any.
     filters: Vec<Option<Arc<WordFilter>>>,
     found: Map<Place, Found>,
     survey: Survey,
 }
 
-/// A session or a run: different fields and namespaces give different ones their own names.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Session {
-    id: String,
-    namespace: String,
-    is_run: bool,
-}
-
 /// Sessions by their ids, with the person of each.
 type Sessions = Map<String, Vec<(Session, PersonNumber)>>;
-
-/// What one batch of a segment gave.
-#[derive(Default)]
-struct Glance {
-    found: Vec<Found>,
-    spellings: Vec<String>,
-    /// Sessions and runs in which a person is the data subject.
-    sessions: Vec<(Session, PersonNumber)>,
-    /// Held grains whose protection reaches others: derived, chain.
-    protecting: Vec<(ContentAddress, bool, bool)>,
-    grains: u64,
-    unsearchable: u64,
-}
-
-const BLOB_COLUMNS: [&str; 4] = [
-    IdentityColumn::ContentAddress.name(),
-    IdentityColumn::Blob.name(),
-    IdentityColumn::SignerDid.name(),
-    IdentityColumn::Envelope.name(),
-];
 
 impl Surveyor<'_> {
     async fn run(&mut self) -> Result<()> {
@@ -261,7 +241,18 @@ impl Surveyor<'_> {
         tokio::task::spawn_blocking(move || pool.install(job)).await.file("can't finish", "a survey")?
     }
 
+    fn examiner(&self) -> Examiner {
+        Examiner::new(Arc::clone(&self.matcher), self.request, self.now)
+    }
+
     async fn glance(&mut self, number: usize) -> Result<Vec<Glance>> {
+        let segment = self.survey.segments.get(number);
+        if let Some(mut seen) = segment.and_then(|segment| self.seen.remove(&segment.file.name)) {
+            self.survey.segments_read += 1;
+            let found = seen.iter_mut().flat_map(|glance| &mut glance.found);
+            found.for_each(|found| found.segment = number as u32);
+            return Ok(seen);
+        }
         if self.rules_out(number, |filter| filter.reaches_others() || self.matcher.may_find(filter)) {
             self.survey.segments_skipped += 1;
             let filter = self.filters.get(number).and_then(Option::as_deref);
@@ -273,12 +264,10 @@ impl Surveyor<'_> {
         };
         self.survey.bytes_read += file.size();
         self.survey.segments_read += 1;
-        let (matcher, now, approvals) = (Arc::clone(&self.matcher), self.now, self.request.approvals.clone());
+        let examiner = self.examiner();
         self.on_cores(move || {
-            let judge = Judge { now, approvals: &approvals };
-            file.each(Some(&BLOB_COLUMNS), |first, batch| {
-                let rows = (first..).zip(0..batch.num_rows());
-                Ok(glance(number as u32, rows, batch, &matcher, &judge, false))
+            file.each(Some(&Cells::COLUMNS), |first, batch| {
+                Ok(examiner.look_at(number as u32, (first..).zip(0..batch.num_rows()), batch, Attention::Close))
             })
         })
         .await
@@ -330,18 +319,16 @@ impl Surveyor<'_> {
         for (number, mut rows) in unread {
             rows.sort_unstable();
             let Some(file) = self.open(number as usize).await? else { continue };
-            let (now, approvals) = (self.now, self.request.approvals.clone());
-            let matcher = Arc::clone(&self.matcher);
+            let examiner = self.examiner();
             let glances = self
                 .on_cores(move || {
-                    let judge = Judge { now, approvals: &approvals };
                     let mut places = rows.iter().copied();
-                    let batches = file.pick(&BLOB_COLUMNS, &rows)?;
+                    let batches = file.pick(&Cells::COLUMNS, &rows)?;
                     let mut out = Vec::new();
                     for batch in &batches {
                         let rows: Vec<u32> = places.by_ref().take(batch.num_rows()).collect();
                         let rows = rows.into_iter().zip(0..batch.num_rows());
-                        out.push(glance(number, rows, batch, &matcher, &judge, true));
+                        out.push(examiner.look_at(number, rows, batch, Attention::Wanted));
                     }
                     Ok(out)
                 })
@@ -633,94 +620,6 @@ pub(super) fn selects(reasons: Reasons, extent: Extent) -> bool {
         Reason::Related | Reason::SharedSession => extent.related,
         _ => true,
     })
-}
-
-/// Decodes and matches the grains of a batch. `rows` pairs the row in the segment with that in the batch. With `all`, rows
-/// that match nothing are found too.
-fn glance(
-    segment: u32,
-    rows: impl Iterator<Item = (u32, usize)>,
-    batch: &arrow::array::RecordBatch,
-    matcher: &Matcher,
-    judge: &Judge<'_>,
-    all: bool,
-) -> Glance {
-    let mut out = Glance::default();
-    let [addresses, _, signers, _] = BLOB_COLUMNS.map(|name| texts(batch, name));
-    let [_, blobs, _, envelopes] =
-        BLOB_COLUMNS.map(|name| batch.column_by_name(name).and_then(|column| column.as_binary_opt::<i32>()));
-    let mut hits = Hits::default();
-    for (row, at) in rows {
-        let (Some(blobs), Some(address)) = (blobs, address_at(addresses, at)) else { continue };
-        let blob = blobs.value(at);
-        // Its key was destroyed: it is erased already.
-        if is_sealed(blob) {
-            continue;
-        }
-        out.grains += 1;
-        hits.clear();
-        matcher.address(&address, &mut hits);
-        let mut found = Found {
-            address,
-            segment,
-            row,
-            person: NOBODY,
-            reasons: Reasons::default(),
-            bar: None,
-            type_byte: blob.get(2).copied().unwrap_or_default(),
-            size: blob.len() as u32,
-        };
-        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
-        let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Reading::Lenient).ok());
-        if let Some(envelope) = envelopes.filter(|envelopes| envelopes.is_valid(at)) {
-            matcher.bytes(envelope.value(at), Reason::Mention, &mut hits);
-        }
-        match &grain {
-            Some(grain) if !grain.is_encrypted() => {
-                matcher.find(grain, text_at(signers, at), &mut hits);
-                note_protection(&address, grain, judge, &mut out);
-                if !hits.people.is_empty() || all {
-                    found.bar = judge.bar_of(grain);
-                    note_sessions(grain, &hits, &mut out);
-                }
-            }
-            _ => {
-                out.unsearchable += 1;
-                matcher.bytes(blob, Reason::Undecodable, &mut hits);
-            }
-        }
-        if let Some((person, _)) = hits.people.first() {
-            found.person = *person;
-            hits.people.iter().for_each(|(_, reasons)| found.reasons.merge(*reasons));
-        }
-        out.spellings.append(&mut hits.spellings);
-        if !found.reasons.is_empty() || all {
-            out.found.push(found);
-        }
-    }
-    out
-}
-
-/// Notes sessions in which somebody is the data subject.
-fn note_sessions(grain: &Grain<'_>, hits: &Hits, out: &mut Glance) {
-    let subject = hits.people.iter().find(|(_, reasons)| reasons.contains(Reason::UserId));
-    if let Some((person, _)) = subject {
-        let namespace = grain.text(Field::Namespace).unwrap_or_default();
-        for (field, is_run) in [(Field::SessionId, false), (Field::RunId, true)] {
-            let session = |id: &str| Session { id: id.to_owned(), namespace: namespace.to_owned(), is_run };
-            out.sessions.extend(grain.text(field).map(|id| (session(id), *person)));
-        }
-    }
-}
-
-fn note_protection(address: &ContentAddress, grain: &Grain<'_>, judge: &Judge<'_>, out: &mut Glance) {
-    if grain.get(Field::InvalidationPolicy).is_some() {
-        let policy = Policy::of(grain);
-        let reach = (policy.scope.reaches_derived(), policy.scope.reaches_lineage());
-        if policy.effective((judge.now / 1000).max(0) as u64) == Mode::Hold && reach != (false, false) {
-            out.protecting.push((*address, reach.0, reach.1));
-        }
-    }
 }
 
 const MEMBER_COLUMNS: [&str; 7] = [

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::Grain;
 
 use super::fulltext::{self, FULLTEXT_FILE, SegmentText, TextPiece, TextPieceBuilder};
 use super::hexastore::{self, HEXASTORE_FILE, StatementColumns};
+use super::watchlist::Watchlist;
 use super::words::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result};
 use crate::lake::LakeLocation;
@@ -117,6 +119,14 @@ struct KeptText {
     gone_words: u64,
 }
 
+/// Who sees the rows of a part while they are added.
+pub(crate) struct Watch<'w> {
+    /// Words to watch for.
+    pub(crate) words: &'w Arc<Watchlist>,
+    /// Called with the place of a row in its batch, its grain if that can be read, and false if it has none of these words.
+    pub(crate) see: &'w mut dyn FnMut(usize, Option<&Grain<'_>>, bool),
+}
+
 impl IndexPart {
     /// Adds the rows of `batch`, which has at least the columns of [`IndexKinds::columns`]. Words are indexed here, on the
     /// calling thread.
@@ -124,6 +134,11 @@ impl IndexPart {
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or holds what isn't an address.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.add_watched(batch, None)
+    }
+
+    /// [`IndexPart::add`], watched by `watch`.
+    pub(crate) fn add_watched(&mut self, batch: &RecordBatch, mut watch: Option<Watch<'_>>) -> Result<()> {
         self.addresses.extend(addresses_of(batch).file("can't index", "addresses")?);
         if let Some(statements) = &mut self.statements {
             let columns = StatementColumns::of(batch);
@@ -131,13 +146,19 @@ impl IndexPart {
         }
         let words = self.words.as_ref().map(|_| WordSet::beside_blobs(batch).ok_or("columns are missing"));
         let mut words = words.transpose().file("can't index", "words")?;
+        if let Some((words, watch)) = words.as_mut().zip(watch.as_ref()) {
+            words.watch(watch.words);
+        }
         let mut text = if let PartText::Rows(text) = &mut self.text { Some(text) } else { None };
-        if words.is_some() || text.is_some() {
+        if words.is_some() || text.is_some() || watch.is_some() {
             let blobs = batch.column_by_name(TextPiece::COLUMN).and_then(|column| column.as_binary_opt::<i32>());
-            for blob in blobs.ok_or("no column of blobs").file("can't index", "texts")? {
+            for (at, blob) in blobs.ok_or("no column of blobs").file("can't index", "texts")?.iter().enumerate() {
                 let blob = blob.unwrap_or_default();
                 with_grain_if_any(blob, |grain| {
-                    words.iter_mut().for_each(|words| words.add(blob, grain));
+                    let has_word = words.as_mut().is_none_or(|words| words.add(blob, grain));
+                    if let Some(watch) = &mut watch {
+                        (watch.see)(at, grain, has_word);
+                    }
                     text.as_mut().map_or(Ok(()), |text| text.add_grain(grain))
                 })
                 .file("can't index", "texts")?;

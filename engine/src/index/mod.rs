@@ -6,6 +6,7 @@
 //! | [`fulltext`] | which grains of the lake have these words, and how well do they fit? |
 //! | [`vectors`] | which grains are near to a vector? |
 //! | [`words`] | which words are in no grain of the segment? |
+//! | `watchlist` | has a grain one of some words? |
 //! | `builder` | how do a segment's rows become its sidecars, while it is written or later? |
 //! | `sidecars` | which sidecars of the lake are open, and what if one can't be opened? |
 //! | `usable` | what has the words of the lake, if some segments have no full text that can be used? |
@@ -24,12 +25,14 @@ mod reindex;
 mod sidecars;
 mod usable;
 pub mod vectors;
+mod watchlist;
 pub mod words;
 
 pub use builder::{IndexBuilder, IndexKinds, IndexPart, SidecarFile};
-pub(crate) use builder::{addresses_of, publish};
+pub(crate) use builder::{Watch, addresses_of, publish};
 pub use condition::{Condition, SidecarState, sidecar_states};
 pub use facts::RowFacts;
 pub use reindex::{ReindexReport, reindex};
 pub use sidecars::{Sidecar, Sidecars, open_sidecar};
 pub use usable::UsableText;
+pub(crate) use watchlist::Watchlist;

@@ -22,6 +22,7 @@
 //! Sealed segments have no filter: it would tell words.
 
 use std::error::Error;
+use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use gristmill_connectors::source::SourceBytes;
@@ -30,6 +31,7 @@ use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::{Field, Grain, RawValue};
 
 use super::sidecars::Sidecar;
+use super::watchlist::Watchlist;
 use crate::policy::Policy;
 use crate::text::fold::{Folding, is_blank, is_word, runs_together, unescaped};
 
@@ -61,6 +63,9 @@ pub struct WordSet {
     undecodable: u64,
     flags: u64,
     folded: String,
+    watched: Option<Arc<Watchlist>>,
+    /// The grain that is being added has a word that is watched for.
+    met: bool,
 }
 
 /// Words that were added lately, each at the place that its hash says: most words were said just before.
@@ -107,8 +112,14 @@ impl WordSet {
         Some(set)
     }
 
-    /// Adds a blob, which is `grain` if it can be read.
-    pub(super) fn add(&mut self, blob: &[u8], grain: Option<&Grain<'_>>) {
+    /// Watches for the words of `list` in the blobs that are added.
+    pub(super) fn watch(&mut self, list: &Arc<Watchlist>) {
+        self.watched = Some(Arc::clone(list));
+    }
+
+    /// Adds a blob, which is `grain` if it can be read; answers whether it has a word that is watched for.
+    pub(super) fn add(&mut self, blob: &[u8], grain: Option<&Grain<'_>>) -> bool {
+        self.met = self.watched.as_ref().is_some_and(|list| list.has_wordless());
         match grain {
             Some(grain) => self.grain(grain),
             None => {
@@ -116,10 +127,12 @@ impl WordSet {
                 self.bytes(blob);
             }
         }
+        self.met
     }
 
     /// Ends the additions: each word stands here once from now on.
     pub(super) fn close(&mut self) {
+        self.watched = None;
         self.words.sort_unstable();
         self.words.dedup();
     }
@@ -185,16 +198,21 @@ impl WordSet {
 
     fn folded_text(&mut self, text: &str) {
         each_word(text, |word, hash| {
-            if self.recent.is_new(hash) {
-                self.words.push(hash);
-            }
+            self.word(hash);
             if word.len() > ContentAddress::TEXT_LENGTH {
                 self.addresses_in(word);
             }
         });
         if !text.is_ascii() {
-            self.words.extend(text.chars().filter(|letter| runs_together(*letter)).map(hash_of_letter));
+            text.chars().filter(|letter| runs_together(*letter)).for_each(|letter| self.word(hash_of_letter(letter)));
         }
+    }
+
+    fn word(&mut self, hash: u64) {
+        if self.recent.is_new(hash) {
+            self.words.push(hash);
+        }
+        self.met = self.met || self.watched.as_ref().is_some_and(|list| list.has(hash));
     }
 
     /// Addresses may stand in the middle of a longer run of digits.
@@ -203,10 +221,11 @@ impl WordSet {
             let Some(last) = run.len().checked_sub(ContentAddress::TEXT_LENGTH) else { continue };
             if last > WINDOWS {
                 self.flags |= SAYS_NOTHING;
+                self.met |= self.watched.is_some();
                 return;
             }
             let windows = (0..=last).filter_map(|at| run.get(at..at + ContentAddress::TEXT_LENGTH));
-            self.words.extend(windows.map(hash_of));
+            windows.for_each(|window| self.word(hash_of(window)));
         }
     }
 }
@@ -273,7 +292,7 @@ fn hash_of(word: &str) -> u64 {
     finish(lower.fold(OFFSET, |hash, letter| letter.encode_utf8(&mut letters).bytes().fold(hash, step)))
 }
 
-fn hash_of_letter(letter: char) -> u64 {
+pub(super) fn hash_of_letter(letter: char) -> u64 {
     hash_of(letter.encode_utf8(&mut [0; 4]))
 }
 
@@ -474,12 +493,13 @@ mod tests {
             prop_assume!(encoded.is_ok());
             let blob = encoded.unwrap().blob;
             let mut set = WordSet::default();
-            with_grain_if_any(&blob, |grain| set.add(&blob, grain));
+            set.watch(matcher.watched());
+            let has_word = with_grain_if_any(&blob, |grain| set.add(&blob, grain));
             set.close();
             let filter = WordFilter::open(build(&[set]).into()).unwrap();
             let mut hits = Hits::default();
-            with_grain_if_any(&blob, |grain| matcher.find(grain.unwrap(), None, &mut hits));
-            prop_assert!(hits.people.is_empty() || matcher.may_find(&filter));
+            with_grain_if_any(&blob, |grain| matcher.find(grain.unwrap(), &mut hits));
+            prop_assert!(hits.people.is_empty() || matcher.may_find(&filter) && has_word);
         }
     }
 

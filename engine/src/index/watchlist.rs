@@ -1,0 +1,56 @@
+//! Words that are watched for while a segment's words go by: a grain that has none of them isn't looked at closer.
+
+use std::collections::HashSet;
+
+use rustc_hash::FxBuildHasher;
+
+use super::words::{each_word, hash_of_letter};
+use crate::sieve::Sieve;
+use crate::text::fold::runs_together;
+
+/// Texts, each by one word of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watchlist {
+    hashes: HashSet<u64, FxBuildHasher>,
+    /// What these may be: most words are told by this alone.
+    sieve: Sieve,
+    has_wordless: bool,
+}
+
+impl Watchlist {
+    /// Watches for `text`, which is folded, by its longest word; in scripts without blanks, by a letter.
+    pub(crate) fn add(&mut self, text: &str) {
+        let mut longest = (0, None);
+        each_word(text, |word, hash| {
+            if word.len() > longest.0 {
+                longest = (word.len(), Some(hash));
+            }
+        });
+        let letter = text.chars().find(|letter| runs_together(*letter));
+        match letter.map(hash_of_letter).or(longest.1) {
+            Some(hash) => self.add_hash(hash),
+            None => self.has_wordless = true,
+        }
+    }
+
+    /// Watches for the words of `text`.
+    pub(crate) fn add_words(&mut self, text: &str) {
+        each_word(text, |_, hash| self.add_hash(hash));
+    }
+
+    fn add_hash(&mut self, hash: u64) {
+        if self.hashes.insert(hash) {
+            self.sieve.add(hash);
+        }
+    }
+
+    /// True if it is for a word with the hash `hash`.
+    pub(crate) fn has(&self, hash: u64) -> bool {
+        self.sieve.may_have(hash) && self.hashes.contains(&hash)
+    }
+
+    /// True if it is for a text without words: that may be anywhere.
+    pub(crate) fn has_wordless(&self) -> bool {
+        self.has_wordless
+    }
+}
