@@ -5,7 +5,7 @@
 //! | `request` | whom and what does a request name? |
 //! | `matcher` | does this grain name one of these people, and where? |
 //! | `reason` | why was a grain found, and why may it have to stay? |
-//! | `rows`, `survey`, `rejects` | what in the lake is a request about? |
+//! | `rows`, `glance`, `survey`, `rejects` | what in the lake is a request about? |
 //! | `plan` | what would an erasure do? |
 //! | `run`, `journal` | in which order is it done, and how is a killed one finished? |
 //! | `by_key` | what goes with the keys that it is sealed with? |

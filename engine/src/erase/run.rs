@@ -4,6 +4,8 @@
 //! survey ─▶ journal ─▶ refuse from now on ─▶ rejects ─▶ state ─▶ grains ─▶ survey again ─▶ remove files ─▶ prove ─▶ certify
 //! ```
 //!
+//! Rows that are written again are surveyed again while they are at hand; all others are read once more.
+//!
 //! Each table changes in one commit, `grains` last. A process that is killed leaves either nothing erased, or a journal by
 //! which the next run of the same request goes on: whatever was done is found done, and the certificate covers all of it.
 
