@@ -36,12 +36,12 @@ struct Strides<C> {
     /// The byte strings, one after another.
     needles: Vec<u8>,
     /// The number of each, and where it ends there.
-    ends: Vec<(u32, u32)>,
+    ends: Vec<(u32, usize)>,
     stride: usize,
     /// Bytes of a window: eight at most.
     width: usize,
     /// Windows, and where they stand in `needles`; sorted.
-    windows: Vec<(u64, u32)>,
+    windows: Vec<(u64, usize)>,
     /// What follows narrow windows, themselves included: [`WIDE`] bytes, and windows of needles that end before.
     wide: Sieve,
     ending: Sieve,
@@ -204,7 +204,7 @@ impl<C: Class + Default> Strides<C> {
         for (number, needle) in needles {
             shortest = shortest.min(needle.len());
             strides.needles.extend(needle);
-            strides.ends.push((number, strides.needles.len() as u32));
+            strides.ends.push((number, strides.needles.len()));
         }
         if strides.ends.is_empty() {
             return strides;
@@ -218,7 +218,7 @@ impl<C: Class + Default> Strides<C> {
         let mut start = 0;
         for (_, end) in &strides.ends {
             for at in start..start + strides.stride {
-                let rest = strides.needles.get(at..*end as usize).unwrap_or_default();
+                let rest = strides.needles.get(at..*end).unwrap_or_default();
                 let Some(window) = bytes_at(rest, 0, width) else { continue };
                 strides.sieves[usize::from(C::of(window))].add(window);
                 match bytes_at(rest, 0, WIDE) {
@@ -226,9 +226,9 @@ impl<C: Class + Default> Strides<C> {
                     Some(wide) => strides.wide.add(wide),
                     None => strides.ending.add(window),
                 }
-                strides.windows.push((window, at as u32));
+                strides.windows.push((window, at));
             }
-            start = *end as usize;
+            start = *end;
         }
         strides.windows.sort_unstable();
         strides
@@ -263,8 +263,8 @@ impl<C: Class + Default> Strides<C> {
             let needle = self.ends.partition_point(|(_, end)| *end <= place);
             let begin = needle.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
             let Some((number, end)) = self.ends.get(needle) else { continue };
-            let text = self.needles.get(begin as usize..*end as usize).unwrap_or_default();
-            let Some(start) = at.checked_sub((place - begin) as usize) else { continue };
+            let text = self.needles.get(begin..*end).unwrap_or_default();
+            let Some(start) = at.checked_sub(place - begin) else { continue };
             if bytes.get(start..).is_some_and(|rest| rest.starts_with(text)) {
                 note(*number, start..start + text.len());
             }
