@@ -3,9 +3,11 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `request` | whom and what does a request name? |
-//! | `matcher` | does this grain name one of these people, and where? |
+//! | `matcher`, `place` | does this grain name one of these people, and where? |
 //! | `reason` | why was a grain found, and why may it have to stay? |
-//! | `rows`, `glance`, `survey`, `rejects` | what in the lake is a request about? |
+//! | `glance` | what does a row show by itself? |
+//! | `sessions`, `withdrawn` | what do sessions and withdrawn consents bring in? |
+//! | `rows`, `survey`, `rejects` | what in the lake is a request about? |
 //! | `plan` | what would an erasure do? |
 //! | `run`, `journal` | in which order is it done, and how is a killed one finished? |
 //! | `by_key` | what goes with the keys that it is sealed with? |
@@ -23,6 +25,7 @@ mod journal;
 mod matcher;
 mod merkle;
 mod needles;
+mod place;
 mod plan;
 mod reason;
 pub(crate) mod rejects;
@@ -30,8 +33,10 @@ mod request;
 pub(crate) mod rewrite;
 pub(crate) mod rows;
 mod run;
+mod sessions;
 mod state;
 mod survey;
+mod withdrawn;
 
 pub use crate::text::fold::Folding;
 pub use absence::Absence;

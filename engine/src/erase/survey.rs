@@ -13,19 +13,19 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::Int16Type;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
-use gristmill_schemas::grain::{Field, GrainType};
+use gristmill_schemas::grain::GrainType;
 use rustc_hash::FxBuildHasher;
 
 use super::glance::{Attention, Cells, Examiner, Glance, Session};
-use super::matcher::{Hits, Matcher, NOBODY, PersonNumber};
+use super::matcher::{Matcher, NOBODY, PersonNumber};
 use super::reason::{Bar, Judge, Reason, Reasons};
 use super::rejects::Look;
 use super::request::{Extent, Request};
-use super::rows::{Link, OpenFile, address_at, link_columns, links, reference_at, text_at, texts};
+use super::rows::{Link, OpenFile, address_at, link_columns, links, text_at, texts};
+use super::sessions::{MEMBER_COLUMNS, Member, Sessions, members};
+use super::withdrawn::{CONSENT_COLUMNS, consents, withdrawals};
 use crate::error::{Context, Result};
 use crate::index::words::WordFilter;
 use crate::lake::{Lake, Segment};
@@ -175,9 +175,6 @@ struct Surveyor<'a> {
     found: Map<Place, Found>,
     survey: Survey,
 }
-
-/// Sessions by their ids, with the person of each.
-type Sessions = Map<String, Vec<(Session, PersonNumber)>>;
 
 impl Surveyor<'_> {
     async fn run(&mut self) -> Result<()> {
@@ -584,34 +581,6 @@ impl Surveyor<'_> {
     }
 }
 
-const CONSENT_COLUMNS: [&str; 5] = [
-    IdentityColumn::TypeByte.name(),
-    IdentityColumn::ContentAddress.name(),
-    Field::SubjectDid.name(),
-    Field::PriorConsent.name(),
-    Field::IsWithdrawal.name(),
-];
-
-/// The consents among the rows that `wanted` picks: the address in the column `name`, and the subject.
-fn consents(
-    batch: &arrow::array::RecordBatch,
-    name: &str,
-    wanted: impl Fn(usize) -> bool,
-) -> impl Iterator<Item = (ContentAddress, String)> {
-    let (addresses, subjects) = (texts(batch, name), texts(batch, Field::SubjectDid.name()));
-    let types = batch.column_by_name(CONSENT_COLUMNS[0]).and_then(|column| column.as_primitive_opt::<Int16Type>());
-    let is_consent = move |row: &usize| types.is_some_and(|types| types.value(*row) == GrainType::Consent as i16);
-    let rows = (0..batch.num_rows()).filter(is_consent).filter(move |row| wanted(*row));
-    rows.filter_map(move |row| Some((reference_at(addresses, row)?, text_at(subjects, row)?.to_owned())))
-}
-
-/// The consents that the withdrawals of a batch name, and by whom.
-fn withdrawals(batch: &arrow::array::RecordBatch) -> Vec<(ContentAddress, String)> {
-    let flags = batch.column_by_name(Field::IsWithdrawal.name()).and_then(|column| column.as_boolean_opt());
-    let is_withdrawal = |row: usize| flags.is_some_and(|flags| flags.is_valid(row) && flags.value(row));
-    consents(batch, Field::PriorConsent.name(), is_withdrawal).collect()
-}
-
 /// True if one of `reasons` selects a grain under `extent`.
 pub(super) fn selects(reasons: Reasons, extent: Extent) -> bool {
     reasons.iter().any(|reason| match reason {
@@ -620,57 +589,6 @@ pub(super) fn selects(reasons: Reasons, extent: Extent) -> bool {
         Reason::Related | Reason::SharedSession => extent.related,
         _ => true,
     })
-}
-
-const MEMBER_COLUMNS: [&str; 7] = [
-    Field::UserId.name(),
-    Field::SessionId.name(),
-    Field::RunId.name(),
-    Field::Namespace.name(),
-    Field::Subject.name(),
-    Field::SubjectDid.name(),
-    Field::EntityId.name(),
-];
-
-/// A row of a session that names no data subject.
-struct Member {
-    row: u32,
-    session: Session,
-    person: PersonNumber,
-    /// Its `subject` isn't the person: it may be a thing, and may be somebody.
-    of_somebody_else: bool,
-}
-
-/// Sessions that are of other people too, and rows that name no data subject, with their session. Whoever a `user_id`, a
-/// `subject_did` or an `entity_id` names takes part in the session; what a `subject` names is only what the one grain is about.
-fn members(
-    first: u32,
-    batch: &arrow::array::RecordBatch,
-    sessions: &Sessions,
-    matcher: &Matcher,
-) -> (Vec<Session>, Vec<Member>) {
-    let (mut others, mut unnamed) = (Vec::new(), Vec::new());
-    let [users, session_ids, run_ids, namespaces, subjects, dids, entities] =
-        MEMBER_COLUMNS.map(|name| texts(batch, name));
-    let mut hits = Hits::default();
-    for row in 0..batch.num_rows() {
-        let namespace = text_at(namespaces, row).unwrap_or_default();
-        for (ids, is_run) in [(session_ids, false), (run_ids, true)] {
-            let known = text_at(ids, row).and_then(|id| sessions.get(id)).into_iter().flatten();
-            let mut known = known.filter(|(session, _)| session.is_run == is_run && session.namespace == namespace);
-            let Some((session, person)) = known.next() else { continue };
-            let mut is_other =
-                |column| text_at(column, row).is_some_and(|name: &str| !matcher.names_somebody(name, &mut hits));
-            if is_other(users) || is_other(dids) || is_other(entities) {
-                others.push(session.clone());
-            }
-            if text_at(users, row).is_none() {
-                let (session, of_somebody_else) = (session.clone(), is_other(subjects));
-                unnamed.push(Member { row: first + row as u32, session, person: *person, of_somebody_else });
-            }
-        }
-    }
-    (others, unnamed)
 }
 
 /// The name of a type byte in plans.

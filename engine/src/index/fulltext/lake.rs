@@ -1,7 +1,7 @@
 //! The full text of a lake: the indexes of all its segments as one.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -13,6 +13,7 @@ use tantivy::schema::{Field as TextField, IndexRecordOption};
 use tantivy::termdict::TermDictionary;
 use tantivy::{Index, ReloadPolicy, Searcher, Term};
 
+use super::best::{Best, Ranked};
 use super::directory::PackedDirectory;
 use super::pack::SegmentText;
 use super::query::{Part, Phrase, SearchTerms, TextQuery};
@@ -215,71 +216,6 @@ impl LakeText {
         Ok(())
     }
 }
-
-/// The best documents so far. One for all of tantivy's segments, where its own collector begins anew with each: what a piece had
-/// to show spares looking at most of the next.
-struct Best {
-    limit: usize,
-    /// The worst of them on top.
-    ranked: BinaryHeap<Reverse<Ranked>>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Ranked {
-    score: f32,
-    place: usize,
-    document: u32,
-}
-
-impl Best {
-    fn of(limit: usize) -> Best {
-        Best { limit, ranked: BinaryHeap::new() }
-    }
-
-    /// What a score must be above to count.
-    fn threshold(&self) -> f32 {
-        match self.ranked.peek() {
-            Some(Reverse(worst)) if self.ranked.len() >= self.limit => worst.score,
-            _ => f32::MIN,
-        }
-    }
-
-    /// Adds a document whose score is above the threshold, behind those that were added; answers the new threshold.
-    fn add(&mut self, score: f32, place: usize, document: u32) -> f32 {
-        self.ranked.push(Reverse(Ranked { score, place, document }));
-        if self.ranked.len() > self.limit {
-            self.ranked.pop();
-        }
-        self.threshold()
-    }
-
-    /// Best first.
-    fn ranked(self) -> impl Iterator<Item = Ranked> {
-        self.ranked.into_sorted_vec().into_iter().map(|Reverse(ranked)| ranked)
-    }
-}
-
-/// The greater one fits better; of equal ones the first in the lake.
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let place = |ranked: &Ranked| Reverse((ranked.place, ranked.document));
-        self.score.total_cmp(&other.score).then_with(|| place(self).cmp(&place(other)))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Ranked {}
 
 /// In how many grains the words of a search are, looked up once: dictionaries of many pieces are slow to ask.
 struct Frequencies<'t> {

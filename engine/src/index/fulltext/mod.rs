@@ -22,8 +22,10 @@
 //! | `directory` | how does tantivy read packed files? |
 //! | `query` | what does a search ask for? |
 //! | `lake` | which rows of the lake fit it best? |
+//! | `best` | which of them are the best so far? |
 //! | `snippet` | which fields of a grain fit it, and which words around the match are shown? |
 
+mod best;
 mod carry;
 mod directory;
 mod lake;
