@@ -1,12 +1,11 @@
 //! Plans against the oracle: for random statements over random grains, DataFusion's answer is the one of an executor that
 //! looks at every grain for every question.
 
-mod memory;
-mod naive;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::memory::Memory;
+use crate::naive::{self, Store, Stored};
 use gristmill_queries::cal::ast::{Recall, Statement};
 use gristmill_queries::cal::{Bindings, Options, bind, parse};
 use gristmill_queries::exec::{Answer, Executor, Session};
@@ -14,8 +13,6 @@ use gristmill_queries::render::GrainView;
 use gristmill_schemas::columns::LifecycleEvent;
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
-use memory::Memory;
-use naive::{Store, Stored};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -3,8 +3,6 @@
 //! Tests compare real plans with it, and it feeds the renderers with the grains of the conformance cases. It reads only:
 //! ADD, SUPERSEDE and REVERT are not here.
 
-#![allow(dead_code, reason = "every test file that includes this module uses another part of it")]
-
 use std::collections::BTreeMap;
 
 use gristmill_engine::text::text_fields;

@@ -1,16 +1,14 @@
 //! The execution cases of CAL, run by a naive executor: what they say of meaning and rendering holds of the trees, the
 //! shortcuts, the times, the projections, the budget and the formats of this crate.
 
-mod naive;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::naive::{Answer, Store, Stored};
 use gristmill_queries::cal::{Bindings, Effect};
 use gristmill_queries::cal::{Options, Statement, bind, describe, parse};
 use gristmill_queries::render::GrainView;
 use gristmill_schemas::json::Json;
-use naive::{Answer, Store, Stored};
 
 fn read(name: &str) -> Json<'static> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases/cal").join(name);

@@ -1,13 +1,9 @@
 //! A lake in memory: the tables `grains` and `state` as the executor of CAL needs them, without files.
 
-#![allow(dead_code, reason = "every test file that includes this module uses another part of it")]
+use std::sync::Arc;
 
-use std::sync::{Arc, Mutex};
-
-use async_trait::async_trait;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use gristmill_queries::exec::{ExecutionError, GrainWriter, Write};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
     GRAINS, GrainColumns, LifecycleEvent, RowIdentity, STATE, StateRow, grains_schema, state_batch, state_schema,
@@ -54,17 +50,5 @@ impl Memory {
         let states = MemTable::try_new(state_schema(), vec![vec![state_batch(&self.states).unwrap()]]).unwrap();
         context.register_table(STATE, Arc::new(states)).unwrap();
         context
-    }
-}
-
-/// What was written, in order.
-#[derive(Default)]
-pub struct Written(pub Mutex<Vec<Write>>);
-
-#[async_trait]
-impl GrainWriter for Written {
-    async fn append(&self, write: Write) -> Result<(), ExecutionError> {
-        self.0.lock().unwrap().push(write);
-        Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! Any query says the same in text, in JSON and after binding nothing.
 
-mod trees;
-
+use crate::trees;
 use gristmill_queries::cal::{
     Bindings, Code, Options, Warning, bind, from_json, from_json_bytes, parse, print, query_hash, to_json,
 };

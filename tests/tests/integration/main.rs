@@ -1,0 +1,29 @@
+//! The whole, through its front doors: conformance, command line, bad input, recovery, other engines. One file per promise.
+//!
+//! One binary for all of them: each would link the whole engine again, which costs minutes and gigabytes.
+
+mod apply;
+mod bad_input;
+mod cal;
+mod canonical_conformance;
+mod claims;
+mod cmf;
+mod command_line;
+mod datasets;
+mod embedders;
+mod encryption;
+mod erasure;
+mod erasure_kill;
+mod erasure_reach;
+mod exact;
+mod exchanges_changed;
+mod exchanges_round_trip;
+mod interop;
+mod kill;
+mod lessons;
+mod maintenance;
+mod scan;
+mod scan_commands;
+mod sidecars;
+mod sql;
+mod transcripts;
