@@ -66,8 +66,9 @@ pub async fn encrypt(lake: &mut Lake, exclusive: bool) -> Result<SealReport> {
     finish(lake, "encrypt", exclusive, started, report).await
 }
 
-/// Gives `users` (everybody, and grains without a user, if none are named) new keys, seals what is theirs anew, and ends the
-/// keys that they had. Addresses and tokens stay.
+/// Gives `users` (everybody, and grains without a user, if none are named) new keys, and seals what is theirs anew. Addresses and
+/// tokens stay. With `exclusive`, which says that nobody else writes, the keys that they had end; without it they go on opening
+/// what a writer at work seals with them, until a rotation with it.
 ///
 /// # Errors
 /// As [`encrypt`]; [`EngineError::Request`] if somebody has no key.
@@ -95,7 +96,10 @@ pub async fn rotate(lake: &mut Lake, users: &[String], exclusive: bool) -> Resul
     });
     let replaced =
         keys.alive().into_iter().filter(|(id, generation)| newest.get(id).is_some_and(|newest| newest > generation));
-    keys.end(&replaced.filter(|(id, _)| wanted.contains_key(id)).collect::<Vec<_>>(), Ending::Retired)?;
+    // A writer at work may hold the old key and seal with it yet: only who is alone may end it.
+    if exclusive {
+        keys.end(&replaced.filter(|(id, _)| wanted.contains_key(id)).collect::<Vec<_>>(), Ending::Retired)?;
+    }
     Ok(report)
 }
 

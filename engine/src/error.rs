@@ -21,6 +21,16 @@ pub enum EngineError {
         /// The highest version that is known here.
         known: u32,
     },
+    /// A table of the lake isn't there any more.
+    #[error(
+        "the lake at `{uri}` has lost its table `{table}`: restore the folder from a backup; without it, grains that were erased or superseded would be taken for new"
+    )]
+    TableLost {
+        /// Where the lake is.
+        uri: String,
+        /// The table.
+        table: &'static str,
+    },
     /// Another writer changed the lake in a way that this change can't be combined with.
     #[error(
         "another writer changed the lake at the same time ({0}); nothing was changed by this run since its last commit, run it again"

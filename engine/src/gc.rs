@@ -14,8 +14,8 @@ use object_store::ObjectMeta;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::lake::{Lake, SCRATCH, Table};
-use crate::segment::SIDECARS;
+use crate::lake::{GRACE, Lake, SCRATCH, Table};
+use crate::segment::{SIDECARS, SegmentId};
 
 /// What a user can choose.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct GcOptions {
 impl Default for GcOptions {
     /// An hour for writers, Delta's own seven days for readers.
     fn default() -> Self {
-        GcOptions { older_than: Duration::from_secs(3_600), retention: Duration::from_secs(7 * 86_400), dry_run: false }
+        GcOptions { older_than: GRACE, retention: Duration::from_secs(7 * 86_400), dry_run: false }
     }
 }
 
@@ -159,7 +159,7 @@ impl<'o> Sweep<'o> {
             let parts: Vec<_> = file.location.parts().collect();
             // What lies beside the segments' folders is of the whole lake.
             let [_, segment, _, ..] = parts.as_slice() else { continue };
-            let data = format!("part-{}.parquet", segment.as_ref());
+            let data = SegmentId::of_folder(segment.as_ref()).file_name();
             if !segments.contains(&data) && self.discard(file) {
                 self.report.sidecar_files += 1;
             }

@@ -45,16 +45,20 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
     drop(shown);
     let report = report?;
     printer.record(&report)?;
-    if report.rejected == 0 {
-        return Ok(Outcome::Done);
-    }
-    if !context.common.quiet {
+    if report.rejected > 0 && !context.common.quiet {
         eprintln!(
             "{} refused; `gristmill sql \"SELECT source, ordinal, error_code, message FROM rejects\"` shows them",
             report.rejected
         );
     }
-    Ok(Outcome::Problems)
+    match (report.unreadable_files, report.rejected) {
+        (0, 0) => Ok(Outcome::Done),
+        (0, _) => Ok(Outcome::Problems),
+        (files, _) => Err(Failure::environment(
+            "sources that couldn't be read",
+            &format!("{files}; the others are in the lake, and the same command takes these in once they can be read"),
+        )),
+    }
 }
 
 /// Where the work is, for the progress bar.

@@ -17,6 +17,8 @@ use crate::storage::{Place, has_scheme, place_of};
 pub enum Location {
     /// A local file.
     File(PathBuf),
+    /// A pipe or a device, which can be read once.
+    Stream(PathBuf),
     /// An object in a store.
     Object {
         /// The store.
@@ -60,7 +62,8 @@ pub async fn discover(named: &[String]) -> Result<Vec<Source>, ConnectorError> {
             uri if has_scheme(uri) && !uri.starts_with("file://") => objects(uri).await?,
             path => files(path.strip_prefix("file://").unwrap_or(path))?,
         };
-        if found.is_empty() {
+        // A folder that nothing was put into is no mistake; a name that stands for nothing is.
+        if found.is_empty() && !Path::new(name).is_dir() {
             return Err(ConnectorError::NotFound(name.clone()));
         }
         sources.extend(found.into_iter().filter(|source| seen.insert(source.uri.clone())));
@@ -103,8 +106,10 @@ fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
             let path = error.path().unwrap_or(path).to_path_buf();
             ConnectorError::Io { what: "can't list", path, cause: error.into() }
         })?;
-        // A link to a file is one; what a linked folder holds belongs to that folder, and may lead back here.
-        if entry.file_type().is_file() || entry.path_is_symlink() && entry.path().is_file() {
+        // A link to a file is one, also if the file is gone: whoever reads it tells. What a linked folder holds belongs to that
+        // folder, and may lead back here.
+        let leads_to_file = || entry.path().metadata().map_or(true, |target| target.is_file());
+        if entry.file_type().is_file() || entry.path_is_symlink() && leads_to_file() {
             found.push(file(entry.path())?);
         }
     }
@@ -112,12 +117,15 @@ fn folder(path: &Path) -> Result<Vec<Source>, ConnectorError> {
 }
 
 fn file(path: &Path) -> Result<Source, ConnectorError> {
-    let metadata = path.metadata().map_err(ConnectorError::io("can't inspect", path))?;
+    let inspected = path.metadata().or_else(|_| path.symlink_metadata());
+    let metadata = inspected.map_err(ConnectorError::io("can't inspect", path))?;
     let modified = metadata.modified().ok().map(chrono::DateTime::<chrono::Utc>::from);
+    let is_stream = !metadata.is_file() && !metadata.is_symlink();
+    let location = if is_stream { Location::Stream } else { Location::File };
     Ok(Source {
-        location: Location::File(path.to_path_buf()),
+        location: location(path.to_path_buf()),
         uri: path.display().to_string(),
-        length: Some(metadata.len()),
+        length: metadata.is_file().then_some(metadata.len()),
         modified: modified.map(|instant| instant.timestamp_millis()),
     })
 }
@@ -191,6 +199,8 @@ mod tests {
         assert_eq!(names(&found), ["a.mg", "b.mg", "d.mg"]);
         assert!(matches!(discover(&[at("*.none")]).await, Err(ConnectorError::NotFound(_))));
         assert!(matches!(discover(&[at("none")]).await, Err(ConnectorError::NotFound(_))));
+        std::fs::create_dir(folder.path().join("empty")).unwrap();
+        assert!(discover(&[at("empty")]).await.unwrap().is_empty());
     }
 
     #[cfg(unix)]
@@ -203,7 +213,7 @@ mod tests {
         symlink(folder.path(), folder.path().join("loop")).unwrap();
         symlink(elsewhere.path().join("gone.mg"), folder.path().join("broken.mg")).unwrap();
         let found = discover(&[folder.path().display().to_string()]).await.unwrap();
-        assert_eq!(names(&found), ["linked.mg"]);
+        assert_eq!(names(&found), ["broken.mg", "linked.mg"]);
     }
 
     #[tokio::test]

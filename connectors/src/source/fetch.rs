@@ -1,6 +1,8 @@
 //! Making a source local.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 
 use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
@@ -10,8 +12,8 @@ use super::bytes::SourceBytes;
 use super::discover::{Location, Source};
 use crate::ConnectorError;
 
-/// The bytes of `source`: mapped where it is a file, spooled to a temporary file first where it isn't. Standard input is
-/// read to its end.
+/// The bytes of `source`: mapped where it is a file, spooled to a temporary file first where it isn't. Standard input and pipes
+/// are read to their end.
 ///
 /// # Errors
 /// [`ConnectorError::Io`], [`ConnectorError::Store`].
@@ -27,16 +29,25 @@ pub async fn fetch(source: &Source) -> Result<SourceBytes, ConnectorError> {
             }
             spool.finish()
         }
-        Location::Stdin => tokio::task::spawn_blocking(spool_stdin)
-            .await
-            .map_err(|error| ConnectorError::io("can't read", "-")(std::io::Error::other(error)))?,
+        Location::Stdin => spooled("-".into(), |_| Ok(std::io::stdin().lock())).await,
+        Location::Stream(path) => spooled(path.clone(), |path| File::open(path)).await,
     }
 }
 
-fn spool_stdin() -> Result<SourceBytes, ConnectorError> {
-    let mut spool = Spool::new()?;
-    std::io::copy(&mut std::io::stdin().lock(), &mut spool.file).map_err(ConnectorError::io("can't read", "-"))?;
-    spool.finish()
+/// What `open` reads at `path`, to its end.
+async fn spooled<R: Read>(
+    path: PathBuf,
+    open: impl FnOnce(&Path) -> std::io::Result<R> + Send + 'static,
+) -> Result<SourceBytes, ConnectorError> {
+    let told = path.clone();
+    let spool = move || {
+        let mut spool = Spool::new()?;
+        let mut stream = open(&path).map_err(ConnectorError::io("can't open", &path))?;
+        std::io::copy(&mut stream, &mut spool.file).map_err(ConnectorError::io("can't read", &path))?;
+        spool.finish()
+    };
+    let fault = |error| ConnectorError::io("can't read", told)(std::io::Error::other(error));
+    tokio::task::spawn_blocking(spool).await.map_err(fault)?
 }
 
 /// A temporary file that is filled and then mapped.
@@ -67,6 +78,19 @@ mod tests {
     use object_store::{ObjectStore, PutPayload};
 
     use super::*;
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_pipe_is_read_to_its_end() {
+        use std::os::fd::AsRawFd;
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"from a pipe").unwrap();
+        drop(writer);
+        let path = format!("/dev/fd/{}", reader.as_raw_fd());
+        let sources = crate::source::discover(&[path]).await.unwrap();
+        assert!(matches!(sources[0].location, Location::Stream(_)) && sources[0].length.is_none());
+        assert_eq!(&*fetch(&sources[0]).await.unwrap(), b"from a pipe");
+    }
 
     #[tokio::test]
     async fn an_object_becomes_a_local_file_that_goes_away() {

@@ -157,9 +157,10 @@ impl Merge {
             // Holding nothing: a row group that no thread has time for waits in the merge.
             let (sender, receiver) = crossbeam_channel::bounded::<(usize, Vec<RecordBatch>)>(0);
             let encode = |(number, batches): (usize, Vec<RecordBatch>)| -> Result<(), Fault> {
-                for (at, batch) in batches.iter().enumerate() {
-                    indexes.add(number * ROW_GROUP_ROWS + at, batch)?;
-                }
+                // One part for each row group: an erasure takes the full text of whole row groups over.
+                let mut part = indexes.part()?;
+                batches.iter().try_for_each(|batch| part.add(batch))?;
+                indexes.put(number, part)?;
                 Ok(file.write_row_group(number, &batches)?)
             };
             let encoder = || {

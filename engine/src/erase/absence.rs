@@ -3,7 +3,7 @@
 //! Parquet files are searched page by page, decompressed, dictionaries included, and once more as raw bytes for footers,
 //! bloom filters and page indexes; any other file as raw bytes, and the terms of a hexastore, which stand there without
 //! anything between them, one by one. What is sealed is searched a third time, opened. What is found must be explained by a
-//! row that stays, in the same row group of the same file; an identifier in a sidecar, by one of the sidecar's segment.
+//! row that stays, in the same row group of the same file; what is found in a sidecar, by one of the sidecar's segment.
 //! Anything else is a remnant.
 
 use std::collections::{HashMap, HashSet};
@@ -22,7 +22,7 @@ use super::rows::OpenFile;
 use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
 use crate::lake::{Lake, is_sealed_file};
-use crate::segment::MappedFile;
+use crate::segment::{ADDRESSES_FILE, MappedFile};
 
 /// What the search found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,8 +50,8 @@ pub struct Absence {
 pub(super) struct Retained {
     /// Row groups by file, from the lake's root.
     pub(super) groups: HashMap<String, HashSet<usize>>,
-    /// The folders of the sidecars of their segments.
-    pub(super) sidecars: HashSet<String>,
+    /// The folders of the sidecars of their segments, and whether one of the rows there mentions an erased address.
+    pub(super) sidecars: HashMap<String, bool>,
 }
 
 impl Retained {
@@ -60,9 +60,12 @@ impl Retained {
         if self.groups.contains_key(path) {
             return Explained::All;
         }
-        match path.rsplit_once('/').is_some_and(|(folder, _)| self.sidecars.contains(folder)) {
-            true => Explained::Identifiers,
-            false => Explained::Nothing,
+        let (folder, name) = path.rsplit_once('/').unwrap_or_default();
+        match self.sidecars.get(folder) {
+            None => Explained::Nothing,
+            // Whatever rows say, their own addresses are none of those that were erased.
+            Some(true) if name != ADDRESSES_FILE => Explained::All,
+            Some(_) => Explained::Identifiers,
         }
     }
 }
@@ -71,7 +74,7 @@ impl Retained {
 #[derive(Debug, Clone, Copy)]
 enum Explained {
     Nothing,
-    /// A sidecar says what its segment's rows say of people, but no row has an address that was erased.
+    /// A sidecar says what its segment's rows say of people, but no row mentions an address that was erased.
     Identifiers,
     All,
 }

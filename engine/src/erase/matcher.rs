@@ -312,10 +312,13 @@ impl Matcher {
         }
     }
 
-    /// Looks for identifiers in bytes that may hold text anywhere.
+    /// Looks for identifiers and references in bytes that may hold text anywhere.
     pub fn bytes(&self, bytes: &[u8], reason: Reason, hits: &mut Hits) {
         let mut found = Vec::new();
         for chunk in bytes.utf8_chunks() {
+            if !self.references.is_empty() && self.refers(chunk.valid()) {
+                hits.add(NOBODY, Reason::Related);
+            }
             self.each_form(chunk.valid(), &mut hits.folded, |pattern, _| {
                 if pattern.distinctive {
                     found.push(pattern.person);
@@ -390,7 +393,8 @@ impl Matcher {
     /// True if `text` holds one of the references.
     fn refers(&self, text: &str) -> bool {
         let is_reference =
-            |hex: &str| hex.parse().is_ok_and(|address: ContentAddress| self.references.contains(&address));
+            // The proof looks for addresses in any case.
+            |hex: &str| hex.to_ascii_lowercase().parse().is_ok_and(|address| self.references.contains(&address));
         let mut digits = 0;
         text.len() >= ContentAddress::TEXT_LENGTH
             && text.bytes().enumerate().any(|(at, byte)| {

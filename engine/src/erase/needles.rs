@@ -40,8 +40,8 @@ struct Strides<C> {
     stride: usize,
     /// Bytes of a window: eight at most.
     width: usize,
-    /// Windows, and where they stand in `needles`; sorted.
-    windows: Vec<(u64, usize)>,
+    /// By their bytes, and then as [`Strides::around`] looks for needles.
+    windows: Vec<Window>,
     /// What follows narrow windows, themselves included: [`WIDE`] bytes, and windows of needles that end before.
     wide: Sieve,
     ending: Sieve,
@@ -51,7 +51,19 @@ struct Strides<C> {
     class: PhantomData<C>,
 }
 
-/// Windows of [`Strides`] at most, unless there are more needles: 16 bytes each.
+/// A window of a needle.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    bytes: u64,
+    /// Where it stands in the needle.
+    offset: u32,
+    /// Bytes of the needle.
+    length: u32,
+    /// The needle's place in [`Strides::ends`].
+    needle: u32,
+}
+
+/// Windows of [`Strides`] at most, unless there are more needles: 24 bytes each.
 const WINDOWS: usize = 4 << 20;
 
 /// Bytes of a digest that are looked for.
@@ -215,23 +227,34 @@ impl<C: Class + Default> Strides<C> {
         let wide = (shortest + 1).saturating_sub(WIDE).max(least);
         strides.stride = if width == NARROW { room.min(wide) } else { room };
         strides.stride = strides.stride.min(WINDOWS / strides.ends.len()).max(1);
-        let mut start = 0;
-        for (_, end) in &strides.ends {
-            for at in start..start + strides.stride {
-                let rest = strides.needles.get(at..*end).unwrap_or_default();
-                let Some(window) = bytes_at(rest, 0, width) else { continue };
-                strides.sieves[usize::from(C::of(window))].add(window);
+        for needle in 0..strides.ends.len() as u32 {
+            let length = strides.text(needle).len() as u32;
+            for offset in 0..strides.stride {
+                let rest = strides.text(needle).get(offset..).unwrap_or_default();
+                let Some(bytes) = bytes_at(rest, 0, width) else { continue };
                 match bytes_at(rest, 0, WIDE) {
                     _ if width != NARROW => {}
                     Some(wide) => strides.wide.add(wide),
-                    None => strides.ending.add(window),
+                    None => strides.ending.add(bytes),
                 }
-                strides.windows.push((window, at));
+                strides.sieves[usize::from(C::of(bytes))].add(bytes);
+                strides.windows.push(Window { bytes, offset: offset as u32, length, needle });
             }
-            start = *end;
         }
-        strides.windows.sort_unstable();
+        let mut windows = std::mem::take(&mut strides.windows);
+        windows.sort_unstable_by(|left, right| {
+            let key = |it: &Window| (it.bytes, it.offset, it.length);
+            key(left).cmp(&key(right)).then_with(|| strides.text(left.needle).cmp(strides.text(right.needle)))
+        });
+        strides.windows = windows;
         strides
+    }
+
+    /// The bytes of the needle at the place `needle`.
+    fn text(&self, needle: u32) -> &[u8] {
+        let end = |needle: usize| self.ends.get(needle).map_or(0, |(_, end)| *end);
+        let start = (needle as usize).checked_sub(1).map_or(0, end);
+        self.needles.get(start..end(needle as usize)).unwrap_or_default()
     }
 
     /// Calls `note` for every place in `bytes` that holds one of them, with its number.
@@ -256,17 +279,23 @@ impl<C: Class + Default> Strides<C> {
     }
 
     /// Calls `note` for the needles around the place `at` of `bytes`, where `window` stands.
+    ///
+    /// Thousands of identifiers may begin alike. Needles of one length that have the window at the same place differ in their bytes
+    /// alone, which stand in order: those at hand are looked up among them.
     fn around(&self, bytes: &[u8], at: usize, window: u64, note: &mut impl FnMut(u32, Range<usize>)) {
-        let first = self.windows.partition_point(|(known, _)| *known < window);
-        let same = self.windows.get(first..).unwrap_or_default().iter().take_while(|(known, _)| *known == window);
-        for place in same.map(|(_, place)| *place) {
-            let needle = self.ends.partition_point(|(_, end)| *end <= place);
-            let begin = needle.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
-            let Some((number, end)) = self.ends.get(needle) else { continue };
-            let text = self.needles.get(begin..*end).unwrap_or_default();
-            let Some(start) = at.checked_sub(place - begin) else { continue };
-            if bytes.get(start..).is_some_and(|rest| rest.starts_with(text)) {
-                note(*number, start..start + text.len());
+        let first = self.windows.partition_point(|known| known.bytes < window);
+        let mut rest = self.windows.get(first..).unwrap_or_default();
+        while let Some(Window { offset, length, .. }) = rest.first().copied().filter(|known| known.bytes == window) {
+            let end =
+                rest.partition_point(|known| (known.bytes, known.offset, known.length) <= (window, offset, length));
+            let (alike, others) = rest.split_at(end);
+            rest = others;
+            let Some(start) = at.checked_sub(offset as usize) else { continue };
+            let Some(found) = bytes.get(start..start + length as usize) else { continue };
+            let place = alike.partition_point(|known| self.text(known.needle) < found);
+            let same = alike.iter().skip(place).take_while(|known| self.text(known.needle) == found);
+            for (number, _) in same.filter_map(|known| self.ends.get(known.needle as usize)) {
+                note(*number, start..start + found.len());
             }
         }
     }
@@ -349,6 +378,17 @@ mod tests {
             let long = (0..).zip(&needles).filter(|(_, needle)| needle.len() >= SHORTEST);
             prop_assert_eq!(found, long.flat_map(places).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn each_of_many_that_begin_alike_is_found_soon() {
+        let names: Vec<String> = (0..20_000).map(|number| format!("user-{number:06}")).collect();
+        let finder = Finder::new((0..).zip(names.iter().map(|name| name.clone().into_bytes())));
+        let text = names.join(" ") + " user-020000";
+        let mut found = Vec::new();
+        finder.find(text.as_bytes(), |number, _| found.push(number));
+        found.sort_unstable();
+        assert_eq!(found, (0..20_000).collect::<Vec<u32>>());
     }
 
     fn count(needles: &Needles, bytes: &[u8]) -> (u64, u64) {

@@ -30,6 +30,7 @@ use super::journal::{ERASURES, Item, Journal, keyed_hash};
 use super::matcher::{Hits, Matcher, NOBODY};
 use super::needles::Needles;
 use super::plan::Plan;
+use super::reason::Reason;
 use super::request::{Person, Request};
 use super::rewrite::{Rewritten, drop_rows, edit_file, without};
 use super::rows::OpenFile;
@@ -405,7 +406,8 @@ impl Run<'_> {
             }
             let sizes = groups.get(&found.segment).map(Vec::as_slice).unwrap_or_default();
             retained.groups.entry(path.to_string()).or_default().extend(group_of(sizes, found.row));
-            retained.sidecars.insert(segment.id.folder().to_string());
+            let mentions = retained.sidecars.entry(segment.id.folder().to_string()).or_default();
+            *mentions |= found.reasons.contains(Reason::Related);
         }
         for found in &after.rejects {
             let path = self.lake.rejects.path_of(&found.file);

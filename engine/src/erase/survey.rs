@@ -2,6 +2,7 @@
 //!
 //! Disclosure and erasure both begin here, so that they can't differ. Memory is bounded by what is found, not by the lake:
 //! a segment is read a batch at a time, and one whose word filter tells that it holds nothing of what is looked for isn't read.
+//! Only where a hold protects a supersession chain, the lake's supersessions are held: 64 bytes and more for each.
 //! The steps:
 //!
 //! 1. every blob is decoded and matched; the sessions of the people and the protections that reach other grains are noted;
@@ -29,7 +30,7 @@ use super::withdrawn::{CONSENT_COLUMNS, consents, withdrawals};
 use crate::error::{Context, Result};
 use crate::index::words::WordFilter;
 use crate::lake::{Lake, Segment};
-use crate::policy::may_withdraw;
+use crate::policy::{HOPS, may_withdraw};
 
 /// A grain that was found.
 #[derive(Debug, Clone)]
@@ -99,9 +100,6 @@ pub(super) type Seen = HashMap<String, Vec<Glance>>;
 
 /// Different spellings that are kept.
 const SPELLINGS: usize = 10_000;
-
-/// Hops of an ancestry that protections and derivations are followed over (§23.6).
-const HOPS: usize = 16;
 
 type Place = (u32, u32);
 type Map<K, V> = HashMap<K, V, FxBuildHasher>;
@@ -298,7 +296,11 @@ impl Surveyor<'_> {
         for (place, member) in candidates {
             let is_shared = member.of_somebody_else || shared.contains(&member.session);
             let reason = if is_shared { Reason::SharedSession } else { Reason::OwnSession };
-            wanted.insert(place, (member.person, reason));
+            // A session or a run of the person alone is enough, whatever else the grain is part of.
+            let known = wanted.entry(place).or_insert((member.person, reason));
+            if reason == Reason::OwnSession {
+                *known = (member.person, reason);
+            }
         }
         self.bring_in(wanted).await.map(|_| ())
     }
@@ -451,15 +453,15 @@ impl Surveyor<'_> {
         }
         let mut chain: HashSet<ContentAddress> = with(|root| root.2).into_keys().collect();
         if !chain.is_empty() {
-            let pairs = self.supersessions().await?;
-            let mut before = 0;
-            while chain.len() > before {
-                before = chain.len();
-                for (old, new) in &pairs {
-                    if chain.contains(old) || chain.contains(new) {
-                        chain.extend([*old, *new]);
-                    }
-                }
+            let mut linked: Map<ContentAddress, Vec<ContentAddress>> = Map::default();
+            for (old, new) in self.supersessions().await? {
+                linked.entry(old).or_default().push(new);
+                linked.entry(new).or_default().push(old);
+            }
+            let mut open: Vec<ContentAddress> = chain.iter().copied().collect();
+            while let Some(address) = open.pop() {
+                let near = linked.get(&address).into_iter().flatten();
+                open.extend(near.filter(|near| chain.insert(**near)));
             }
         }
         for found in self.found.values_mut() {

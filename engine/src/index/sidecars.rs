@@ -1,6 +1,6 @@
 //! The sidecars that are open. Each is checked once, when it is first asked for, and then serves every query of the process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -291,7 +291,8 @@ impl Sidecars {
 
     /// Closes all sidecars of segments that aren't among `live`.
     pub fn keep(&self, live: &[Segment]) {
-        self.lock().retain(|id, _| live.iter().any(|segment| segment.id == *id));
+        let live: HashSet<&SegmentId> = live.iter().map(|segment| &segment.id).collect();
+        self.lock().retain(|id, _| live.contains(id));
     }
 
     fn shelf(&self, segment: &SegmentId) -> Arc<Shelf> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gristmill_connectors::ConnectorError;
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
 use gristmill_connectors::transcript::grains::Linker;
 use gristmill_connectors::transcript::kind::TranscriptKind;
@@ -41,6 +42,13 @@ pub(super) enum Admission {
         /// Its bytes.
         length: u64,
     },
+    /// The system or the store doesn't let it be read.
+    Unreadable {
+        /// Why.
+        cause: ConnectorError,
+        /// Its bytes, as far as they are known.
+        length: u64,
+    },
     /// It as a whole is refused.
     Refused {
         /// What goes to `rejects`.
@@ -74,13 +82,18 @@ const HASH_CHUNK: usize = 256 << 10;
 impl Door {
     /// Fetches `source` and decides; with its `turn` if it is read together with others.
     pub(super) async fn admit(self, source: Source, turn: Option<Turn>) -> Result<Admission> {
-        let bytes = fetch(&source).await?;
+        let fetched = fetch(&source).await;
         let Some(Turn { kind, digests, tree, file, linker, next }) = turn else {
+            let bytes = match fetched {
+                Ok(bytes) => bytes,
+                Err(cause) => return Ok(Admission::Unreadable { cause, length: source.length.unwrap_or_default() }),
+            };
             let judge = move || self.judge(source, bytes);
             return tokio::task::spawn_blocking(judge).await.file("can't read", "a source")?;
         };
         // If the file before failed there is no run any more that could miss what it had to tell.
         let mut linker = linker.await.unwrap_or_default();
+        let bytes = fetched?;
         let judge = move || {
             let linked = self.judge_linked(source, bytes, (kind, digests), (&tree, file), &mut linker, next.is_none());
             // The next one may be gone with the run.
@@ -111,7 +124,7 @@ impl Door {
         let content = match kind {
             SourceKind::Container => match self.open(bytes, &digests) {
                 Ok(container) => Content::Container(container),
-                Err((error, bytes)) => return Ok(self.refuse(uri, digests.id, error, &bytes)),
+                Err((error, bytes)) => return Ok(self.refuse(uri, digests.id, error, &bytes, length)),
             },
             SourceKind::Frames => Content::Frames(bytes),
             SourceKind::Blob => Content::Blob(bytes),
@@ -185,7 +198,8 @@ impl Door {
         Ok(container)
     }
 
-    fn refuse(&self, uri: String, id: String, error: GrainError, head: &[u8]) -> Admission {
+    /// A container of `length` bytes that can't be read, of which `head` is kept.
+    fn refuse(&self, uri: String, id: String, error: GrainError, head: &[u8], length: u64) -> Admission {
         let reject = RejectRow {
             source_id: id,
             source: uri,
@@ -195,10 +209,9 @@ impl Door {
             field: error.field.as_deref().map(str::to_owned),
             message: error.message.to_string(),
             bytes: head.to_vec(),
-            truncated: head.len() == REJECT_BYTES,
+            truncated: (head.len() as u64) < length,
             rejected_at: self.now,
         };
-        let length = head.len() as u64;
         Admission::Refused { reject: Box::new(reject), error, length }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// What to do with input that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnError {
-    /// Set it aside in `rejects` and go on.
+    /// Set it aside in `rejects` and go on; pass over what can't be read at all.
     #[default]
     Quarantine,
     /// Stop; what was committed before stays.
@@ -21,6 +21,8 @@ pub struct IngestReport {
     pub files: u64,
     /// Sources that were passed over because the lake has taken them in before, or because they are of no known kind.
     pub skipped_files: u64,
+    /// Sources that the system or a store didn't let be read.
+    pub unreadable_files: u64,
     /// Grains that were found.
     pub grains_read: u64,
     /// Grains that the lake didn't have.

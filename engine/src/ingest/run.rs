@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use chrono::Utc;
 use futures::future::BoxFuture;
@@ -213,6 +213,12 @@ impl<'l> Ingest<'l> {
             Admission::OfNoKind { uri, length } => {
                 self.strays.add(uri);
                 self.skip(length);
+            }
+            Admission::Unreadable { cause, .. } if self.options.on_error == OnError::Fail => return Err(cause.into()),
+            Admission::Unreadable { cause, length } => {
+                tracing::warn!("{cause}");
+                self.report.unreadable_files += 1;
+                WorkProgress::add(&self.progress.bytes, length);
             }
             Admission::Refused { reject, error, length } => {
                 if self.options.on_error == OnError::Fail {
@@ -551,17 +557,19 @@ async fn new_states(lake: &Lake, rows: &[StateRow]) -> Result<Vec<StateRow>> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
+    // What other sources said isn't held: `state` may be larger than memory.
+    let sources: HashSet<&str> = rows.iter().map(|row| row.source_id.as_deref().unwrap_or_default()).collect();
     let mut known = HashSet::new();
-    for batch in lake.state.read_columns(&["content_address", "event", "source_id"]).await? {
-        let column = |at: usize| batch.column(at).as_string::<i32>();
-        for row in 0..batch.num_rows() {
-            let text = |at: usize| column(at).value(row).to_owned();
-            known.insert((text(0), text(1), text(2)));
+    let note = |batch: RecordBatch| {
+        let [addresses, events, ids] = [0, 1, 2].map(|at| batch.column(at).as_string::<i32>());
+        for row in (0..batch.num_rows()).filter(|row| sources.contains(ids.value(*row))) {
+            known.insert([addresses, events, ids].map(|column| column.value(row).to_owned()));
         }
-    }
+    };
+    lake.state.each_batch(&["content_address", "event", "source_id"], note).await?;
     let is_new = |row: &&StateRow| {
         let source = row.source_id.clone().unwrap_or_default();
-        !known.contains(&(row.content_address.clone(), row.event.name().to_owned(), source))
+        !known.contains(&[row.content_address.clone(), row.event.name().to_owned(), source])
     };
     Ok(rows.iter().filter(is_new).cloned().collect())
 }

@@ -59,6 +59,7 @@ impl FileScan {
         let refused = |error| EngineError::Refused { source_uri: uri.clone(), error };
         let admitted = match door.admit(source, None).await? {
             Admission::Granted { source, .. } => source,
+            Admission::Unreadable { cause, .. } => return Err(cause.into()),
             Admission::Refused { error, .. } => return Err(refused(error)),
             Admission::OfNoKind { .. } | Admission::Known { .. } => {
                 return Err(refused(GrainError::corrupt(

@@ -83,7 +83,8 @@ async fn traffic(sources: &[Source], door: &Door) -> Result<Vec<(usize, Transcri
 }
 
 async fn look(index: usize, source: Source, door: Door) -> Result<Option<(usize, TranscriptKind)>> {
-    let bytes = fetch(&source).await?;
+    // One that can't be read is told of where it is taken in.
+    let Ok(bytes) = fetch(&source).await else { return Ok(None) };
     let look = move || match door.kind_of(&bytes, &source.uri) {
         Some(SourceKind::Transcript(kind)) if kind.is_traffic() => Some((index, kind)),
         _ => None,

@@ -242,13 +242,13 @@ impl Keyring {
     /// Replaces the file as a whole, readable by its owner only.
     fn write(&self) -> Result<()> {
         let shown = self.path.display().to_string();
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder_of(&self.path);
         std::fs::create_dir_all(folder).file("can't make the folder of", &shown)?;
         let mut file = tempfile::NamedTempFile::new_in(folder).file("can't write", &shown)?;
         let text = serde_json::to_vec_pretty(&self.file).file("can't write", &shown)?;
         file.write_all(&text).and_then(|()| file.as_file().sync_all()).file("can't write", &shown)?;
         file.persist(&self.path).file("can't write", &shown)?;
-        Ok(())
+        sync_folder_of(&self.path)
     }
 }
 
@@ -290,6 +290,19 @@ fn stretch(passphrase: &str, kdf: &Kdf) -> Result<Secret> {
 
 fn cipher(key: &Secret) -> Result<Aes256Gcm> {
     Aes256Gcm::new_from_slice(&**key).map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))
+}
+
+/// The folder in which the file at `path` lies.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes durable that a file was made at `path`, or took the place of another: what was destroyed mustn't come back after a
+/// power cut.
+pub(super) fn sync_folder_of(path: &Path) -> Result<()> {
+    #[cfg(unix)]
+    std::fs::File::open(folder_of(path)).and_then(|folder| folder.sync_all()).file("can't write", path.display())?;
+    Ok(())
 }
 
 /// 32 bytes from the system's generator.

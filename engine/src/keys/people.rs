@@ -12,12 +12,12 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
 use super::Secret;
-use super::keyring::{Keyring, random, seal_bound, unseal_bound};
+use super::keyring::{Keyring, folder_of, random, seal_bound, sync_folder_of, unseal_bound};
 use super::store::{Ending, KeyId, KeyStore, PersonKey};
 use crate::error::{Context, EngineError, Result};
 
@@ -69,6 +69,10 @@ impl FileKeys {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             read => read.file("can't read", self.path.display())?,
         };
+        // A process that was killed before the first record, or whose disk was full, left no more than this.
+        if MAGIC.starts_with(&bytes) {
+            return Ok(Vec::new());
+        }
         let records = bytes.strip_prefix(MAGIC).ok_or_else(|| self.fault("isn't a file of people's keys"))?;
         Ok(records.as_chunks().0.to_vec())
     }
@@ -118,17 +122,20 @@ impl FileKeys {
         std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).file("can't write", &shown)?;
         let mut bytes = if end == 0 { MAGIC.to_vec() } else { Vec::new() };
         bytes.extend(records.as_flattened());
-        file.write_all(&bytes).and_then(|()| file.sync_all()).file("can't write", &shown)
+        file.write_all(&bytes).and_then(|()| file.sync_all()).file("can't write", &shown)?;
+        match end {
+            0 => sync_folder_of(&self.path),
+            _ => Ok(()),
+        }
     }
 
     fn replace(&self, records: &[[u8; RECORD]]) -> Result<()> {
         let shown = self.path.display().to_string();
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder).file("can't write", &shown)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder_of(&self.path)).file("can't write", &shown)?;
         file.write_all(MAGIC).and_then(|()| file.write_all(records.as_flattened())).file("can't write", &shown)?;
         file.as_file().sync_all().file("can't write", &shown)?;
         file.persist(&self.path).file("can't write", &shown)?;
-        Ok(())
+        sync_folder_of(&self.path)
     }
 }
 
@@ -206,6 +213,8 @@ impl KeyStore for FileKeys {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn store(folder: &Path) -> FileKeys {
@@ -237,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_record_is_none_and_another_keyring_opens_nothing() {
+    fn half_a_record_or_half_a_file_is_none_and_another_keyring_opens_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let keys = store(folder.path());
         keys.make(&[KeyId([1; 16])], false).unwrap();
@@ -245,6 +254,12 @@ mod tests {
         file.write_all(&[7; 50]).unwrap();
         keys.make(&[KeyId([2; 16])], false).unwrap();
         assert_eq!(keys.load().unwrap().len(), 2);
+        for left in [&b""[..], b"grist"] {
+            std::fs::write(&keys.path, left).unwrap();
+            assert!(keys.load().unwrap().is_empty());
+            keys.make(&[KeyId([3; 16])], false).unwrap();
+            assert_eq!(keys.load().unwrap().len(), 1);
+        }
         std::fs::remove_file(folder.path().join("keyring.json")).unwrap();
         let error = store(folder.path()).load().unwrap_err().to_string();
         assert!(error.contains("another keyring"), "{error}");

@@ -21,6 +21,8 @@ pub struct LakeLocation {
     store: Arc<dyn ObjectStore>,
     /// The store with paths that begin at its own root, for `deltalake`; `None` for local folders.
     root: Option<Arc<dyn ObjectStore>>,
+    /// The lake's path in it.
+    prefix: Path,
     folder: Option<PathBuf>,
 }
 
@@ -42,13 +44,19 @@ impl LakeLocation {
         std::fs::create_dir_all(&folder).file("can't make the folder", folder.display().to_string())?;
         let store =
             LocalFileSystem::new_with_prefix(&folder).file("can't use the folder", folder.display().to_string())?;
-        Ok(LakeLocation { url: url_of_path(&folder)?, store: Arc::new(store), root: None, folder: Some(folder) })
+        Ok(LakeLocation {
+            url: url_of_path(&folder)?,
+            store: Arc::new(store),
+            root: None,
+            prefix: Path::default(),
+            folder: Some(folder),
+        })
     }
 
     fn remote(uri: &str) -> Result<LakeLocation> {
         let place = place_of(uri.trim_end_matches('/'))?;
-        let store = Arc::new(PrefixStore::new(Arc::clone(&place.store), place.path));
-        Ok(LakeLocation { url: place.url, store, root: Some(place.store), folder: None })
+        let store = Arc::new(PrefixStore::new(Arc::clone(&place.store), place.path.clone()));
+        Ok(LakeLocation { url: place.url, store, root: Some(place.store), prefix: place.path, folder: None })
     }
 
     /// The URL of the table folder `name`.
@@ -61,6 +69,11 @@ impl LakeLocation {
     /// The store for `deltalake`, where it isn't to find one itself.
     pub(super) fn root_store(&self) -> Option<Arc<dyn ObjectStore>> {
         self.root.clone()
+    }
+
+    /// The path of the table folder `name` in that store.
+    pub(super) fn path_in_store(&self, name: &str) -> Path {
+        self.prefix.parts().chain(Path::from(name).parts()).collect()
     }
 
     /// What to call the lake: a path or a URI.

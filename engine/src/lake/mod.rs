@@ -51,6 +51,7 @@ pub use erased::{ERASED, ErasedGrains};
 pub use ledger::{Ledger, Progress, transaction_name};
 pub use location::LakeLocation;
 pub(crate) use location::SCRATCH;
+pub(crate) use purge::GRACE;
 pub use purge::Purged;
 pub(crate) use records::read_file;
 pub use scan::RowStream;
@@ -122,11 +123,12 @@ impl Lake {
         if found > FORMAT_VERSION {
             return Err(EngineError::LakeVersion { uri: location.name(), found, known: FORMAT_VERSION });
         }
-        // A process that was killed while it made the lake may have left some tables unmade.
-        let state = open_or_create(&location, STATE, state_schema(), "at").await?;
-        let rejects = open_or_create(&location, REJECTS, rejects_schema(), "rejected_at").await?;
+        let is_new = grains.version() == 0;
+        let state = beside(&location, is_new, STATE, state_schema(), "at").await?;
+        let rejects = beside(&location, is_new, REJECTS, rejects_schema(), "rejected_at").await?;
+        // That the audit log is gone is for its verification to tell.
         let audit = open_or_create(&location, AUDIT, audit_schema(), "at").await?;
-        let erased = open_or_create(&location, ERASED, erased::erased_schema(), "at").await?;
+        let erased = beside(&location, is_new, ERASED, erased::erased_schema(), "at").await?;
         let encryption = encryption::Encryption::load(&location).await?;
         Ok(Lake {
             location,
@@ -179,6 +181,24 @@ impl Lake {
     pub fn segments(&self) -> Result<Vec<Segment>> {
         let files = self.grains.files()?.into_iter().filter(|file| !self.leaves_out(&file.name));
         Ok(files.filter_map(|file| Some(Segment { id: SegmentId::of_file(&file.name)?, file })).collect())
+    }
+}
+
+/// The table `name` beside `grains`. A process that was killed while it made the lake may have left it unmade; of a lake that was
+/// written to it was lost, and without it what was erased would come back.
+async fn beside(
+    location: &LakeLocation,
+    is_new: bool,
+    name: &'static str,
+    schema: SchemaRef,
+    statistics: &str,
+) -> Result<Table> {
+    match is_new {
+        true => open_or_create(location, name, schema, statistics).await,
+        false => {
+            let lost = || EngineError::TableLost { uri: location.name(), table: name };
+            Table::open(location, name).await?.ok_or_else(lost)
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Purged {
 }
 
 /// Files that no commit names and that were changed within so long may belong to a writer at work.
-const GRACE: Duration = Duration::from_secs(3_600);
+pub(crate) const GRACE: Duration = Duration::from_secs(3_600);
 
 impl Purged {
     async fn remove(&mut self, location: &LakeLocation, file: &ObjectMeta) -> Result<()> {
@@ -86,8 +86,10 @@ impl Lake {
         }
         let live: HashSet<SegmentId> = self.segments()?.into_iter().map(|segment| segment.id).collect();
         for file in sidecars {
-            let name = file.location.parts().nth(1).map(|part| format!("part-{}.parquet", part.as_ref()));
-            let Some(segment) = name.and_then(|name| SegmentId::of_file(&name)) else { continue };
+            let parts: Vec<_> = file.location.parts().collect();
+            // What lies beside the segments' folders is of the whole lake.
+            let [_, segment, _, ..] = parts.as_slice() else { continue };
+            let segment = SegmentId::of_folder(segment.as_ref());
             if !live.contains(&segment) && (exclusive || retired.contains(&segment) || is_old(&file)) {
                 purged.remove(self.location(), &file).await?;
                 self.location().remove_empty_folder(&file.location);

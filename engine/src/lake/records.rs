@@ -56,12 +56,21 @@ impl Table {
     /// [`EngineError::File`], [`EngineError::Delta`].
     pub async fn read_columns(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
+        self.each_batch(columns, |batch| batches.push(batch)).await?;
+        Ok(batches)
+    }
+
+    /// Calls `visit` with the rows of `columns`, a file at a time.
+    ///
+    /// # Errors
+    /// As [`Table::read_columns`].
+    pub(crate) async fn each_batch(&self, columns: &[&str], mut visit: impl FnMut(RecordBatch)) -> Result<()> {
         for file in self.files()? {
             let path = self.path_of(&file.name);
             let bytes = self.location().read(&path).await?;
-            batches.extend(read_file(bytes, columns).file("can't read", path.to_string())?);
+            read_file(bytes, columns).file("can't read", path.to_string())?.into_iter().for_each(&mut visit);
         }
-        Ok(batches)
+        Ok(())
     }
 }
 

@@ -4,17 +4,20 @@
 //! names them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use chrono::Utc;
 use deltalake::kernel::engine::arrow_conversion::TryIntoKernel;
 use deltalake::kernel::transaction::{CommitBuilder, CommitProperties, TransactionError};
 use deltalake::kernel::{Action, Add, StructField, StructType, Transaction};
+use deltalake::logstore::{LogStoreRef, StorageConfig, default_logstore};
 use deltalake::operations::create::CreateBuilder;
 use deltalake::protocol::{DeltaOperation, SaveMode};
 use deltalake::{DeltaTable, DeltaTableBuilder, DeltaTableError};
 use futures::TryStreamExt;
 use object_store::path::Path;
+use object_store::prefix::PrefixStore;
 use serde_json::Value;
 
 use super::location::LakeLocation;
@@ -71,7 +74,7 @@ impl Table {
     /// [`EngineError::Delta`].
     pub async fn open(location: &LakeLocation, name: &'static str) -> Result<Option<Table>> {
         let fault = delta_error("can't read the log", name);
-        let mut delta = builder(location, name).and_then(DeltaTableBuilder::build).map_err(&fault)?;
+        let mut delta = DeltaTable::new(log_store(location, name).map_err(&fault)?);
         match delta.load().await {
             Ok(()) => Ok(Some(Table { name, location: location.clone(), delta })),
             Err(DeltaTableError::NotATable(_)) => Ok(None),
@@ -94,9 +97,8 @@ impl Table {
             .as_ref()
             .try_into_kernel()
             .map_err(|error: arrow::error::ArrowError| fault(DeltaTableError::Arrow { source: error }))?;
-        let log_store = builder(location, name).and_then(|builder| builder.build_storage()).map_err(&fault)?;
         let made = CreateBuilder::new()
-            .with_log_store(log_store)
+            .with_log_store(log_store(location, name).map_err(&fault)?)
             .with_table_name(name)
             .with_columns(columns.fields().cloned().collect::<Vec<StructField>>())
             .with_configuration([
@@ -146,7 +148,13 @@ impl Table {
     /// # Errors
     /// [`EngineError::Delta`].
     pub async fn refresh(&mut self) -> Result<()> {
-        self.delta.update_state().await.map_err(delta_error("can't read the log", self.name))
+        if self.delta.update_state().await.is_err() {
+            // An erasure may have taken away the part of the log that this handle stands on.
+            let mut delta = DeltaTable::new(self.delta.log_store());
+            delta.load().await.map_err(delta_error("can't read the log", self.name))?;
+            self.delta = delta;
+        }
+        Ok(())
     }
 
     /// The table as it was at `version`.
@@ -204,14 +212,26 @@ impl Table {
     /// # Errors
     /// [`EngineError::Conflict`] if another writer was faster in a way that can't be combined; [`EngineError::Delta`].
     pub async fn commit(&mut self, change: Change, operation: &str, retries: usize) -> Result<u64> {
+        let only_adds = change.removed.is_empty() && retries > 0;
+        match self.try_commit(&change, operation, retries).await {
+            // The library can't put a commit behind an erasure, which takes away the log that it would look at.
+            Err(EngineError::Conflict(_)) if only_adds => {
+                self.refresh().await?;
+                self.try_commit(&change, operation, retries).await
+            }
+            committed => committed,
+        }
+    }
+
+    async fn try_commit(&mut self, change: &Change, operation: &str, retries: usize) -> Result<u64> {
         let now = Utc::now().timestamp_millis();
         let removed = change.removed.iter().map(|file| Action::Remove(remove_action(file, change.changes_rows, now)));
         let added = change.added.iter().map(|file| Action::Add(add_action(file, change.changes_rows, now)));
         let actions = removed.chain(added).collect();
-        let progress = change.progress.into_iter();
-        let transactions =
-            progress.map(|(source, version)| Transaction::new_with_last_update(source, version, Some(now))).collect();
-        let mut info = change.info;
+        let transaction =
+            |(source, version): &(String, i64)| Transaction::new_with_last_update(source.clone(), *version, Some(now));
+        let transactions = change.progress.iter().map(transaction).collect();
+        let mut info = change.info.clone();
         info.insert("gristmill".to_owned(), Value::from(operation));
         let properties = CommitProperties::default()
             .with_application_transactions(transactions)
@@ -261,16 +281,20 @@ impl Table {
     }
 }
 
-fn builder(location: &LakeLocation, name: &str) -> Result<DeltaTableBuilder, DeltaTableError> {
+/// Where the log of the table `name` is. In object stores a commit is a conditional put, which all of them have by now; the library
+/// knows only the schemes of stores that it was built with, and ours come from the connectors.
+fn log_store(location: &LakeLocation, name: &str) -> Result<LogStoreRef, DeltaTableError> {
     let url = location.table_url(name);
     if let Ok(path) = url.to_file_path() {
         std::fs::create_dir_all(path)?;
     }
-    let builder = DeltaTableBuilder::from_url(url.clone())?;
-    Ok(match location.root_store() {
-        Some(root) => builder.with_storage_backend(root, url),
-        None => builder,
-    })
+    match location.root_store() {
+        None => DeltaTableBuilder::from_url(url)?.build_storage(),
+        Some(root) => {
+            let store = Arc::new(PrefixStore::new(Arc::clone(&root), location.path_in_store(name)));
+            Ok(default_logstore(store, root, &url, &StorageConfig::default()))
+        }
+    }
 }
 
 pub(super) fn delta_error(what: &'static str, table: &str) -> impl Fn(DeltaTableError) -> EngineError {
@@ -286,7 +310,10 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
                 | TransactionError::VersionAlreadyExists(_)
                 | TransactionError::MaxCommitAttempts(_)),
         } => EngineError::Conflict(conflict.to_string()),
-        DeltaTableError::VersionAlreadyExists(_) => EngineError::Conflict(error.to_string()),
+        // Or an erasure was, and took away the part of the log that this handle stands on.
+        DeltaTableError::VersionAlreadyExists(_) | DeltaTableError::InvalidVersion(_) => {
+            EngineError::Conflict(error.to_string())
+        }
         _ => delta_error("can't commit to the log", table)(error),
     }
 }

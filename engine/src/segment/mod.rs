@@ -56,6 +56,11 @@ impl SegmentId {
         Some(SegmentId(id.to_owned()))
     }
 
+    /// The segment whose sidecars are in the folder `name`.
+    pub fn of_folder(name: &str) -> SegmentId {
+        SegmentId(name.to_owned())
+    }
+
     /// The name of the data file.
     pub fn file_name(&self) -> String {
         format!("part-{}.parquet", self.0)

@@ -4,7 +4,7 @@
 //! A walk goes level by level, each a query for all addresses of the level, and never visits a grain twice: forks, joins
 //! and loops that hostile input may state end like everything else.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
@@ -164,8 +164,12 @@ async fn history(context: &SessionContext, address: &str, schema: SchemaRef) -> 
     }
     versions.sort_by_key(|(step, _)| *step);
     let addresses: Vec<String> = versions.iter().map(|(_, address)| address.clone()).collect();
-    let ends = supersessions(context, "content_address", &addresses).await?;
-    let end_of = |address: &String| ends.iter().find(|end| end.old == *address);
+    let mut ends: HashMap<String, Supersession> = HashMap::new();
+    for end in supersessions(context, "content_address", &addresses).await? {
+        // The first that took its place counts.
+        ends.entry(end.old.clone()).or_insert(end);
+    }
+    let end_of = |address: &String| ends.get(address);
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Int64Array::from_iter_values(versions.iter().map(|(step, _)| *step))),
         Arc::new(StringArray::from_iter_values(&addresses)),
@@ -249,10 +253,10 @@ async fn sources_of(context: &SessionContext, level: &[String], depth: i64) -> R
 async fn types_of(
     context: &SessionContext,
     addresses: impl Iterator<Item = String>,
-) -> Result<std::collections::HashMap<String, String>> {
+) -> Result<HashMap<String, String>> {
     let among = addresses.map(lit).collect();
     let grains = context.table("grains").await?.filter(col("content_address").in_list(among, false))?;
-    let mut types = std::collections::HashMap::new();
+    let mut types = HashMap::new();
     for batch in grains.select_columns(&["content_address", "type"])?.collect().await? {
         let (addresses, names) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
         types.extend((0..batch.num_rows()).map(|row| (addresses.value(row).to_owned(), names.value(row).to_owned())));

@@ -86,6 +86,26 @@ fn a_lake_that_can_t_be_made_is_an_environment_problem() {
     assert!(answer.err.contains("taken"), "{}", answer.err);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_that_can_t_be_read_is_told_and_the_others_come_in() {
+    let here = folder();
+    let inbox = here.path().join("inbox");
+    std::fs::create_dir(&inbox).unwrap();
+    assert_eq!(run(here.path(), &["ingest", "inbox"], "").code, 0);
+    std::fs::write(inbox.join("b.mg"), plain(&[belief(1)])).unwrap();
+    std::os::unix::fs::symlink("nowhere.mg", inbox.join("a.mg")).unwrap();
+    let answer = run(here.path(), &["ingest", "inbox", "--format", "json"], "");
+    assert_eq!(answer.code, 1, "{}", answer.err);
+    assert!(
+        answer.out.contains(r#""grains_written":1"#) || answer.out.contains(r#""grains_written": 1"#),
+        "{}",
+        answer.out
+    );
+    assert!(answer.err.contains("a.mg"), "{}", answer.err);
+    assert_eq!(run(here.path(), &["--lake", "other", "ingest", "inbox", "--on-error", "fail"], "").code, 1);
+}
+
 #[test]
 fn line_n_of_the_answers_answers_line_n_of_the_questions() {
     let here = folder();

@@ -10,6 +10,7 @@ use gristmill_schemas::container::write_frame;
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
 use gristmill_tests::binary;
+use gristmill_tests::kill::copy_folder;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 
@@ -382,6 +383,13 @@ fn rotation_keeps_addresses_and_rows_and_ends_the_old_keys() {
     assert_eq!(report["keys_renewed"].as_u64(), Some(4));
     assert_eq!(lab.sql("lake", query), before);
     assert_eq!(lab.sql("lake", "SELECT count(*) AS n FROM rejects WHERE message LIKE '%type%'")[0]["n"], 1);
+    // As a writer sees it who opened the lake before.
+    copy_folder(&lab.path("lake"), &lab.path("before")).unwrap();
+    lab.run("lake", 0, &["keys", "rotate", "--user", "quokka-user-1"]);
+    assert_eq!(lab.sql("before", query), before);
+    lab.run("lake", 0, &["keys", "rotate", "--user", "quokka-user-1", "--exclusive"]);
+    assert_eq!(lab.try_run("before", &["sql", query]).status.code(), Some(1));
+    assert_eq!(lab.sql("lake", query), before);
     std::fs::write(lab.path("new"), "another passphrase").unwrap();
     lab.run("lake", 0, &["keys", "passphrase", "--new-passphrase-file", "new"]);
     let old = lab.try_run("lake", &["sql", query]);

@@ -12,6 +12,7 @@ use gristmill_engine::erase::{
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::IngestOptions;
 use gristmill_engine::keys::Keyring;
+use gristmill_engine::lake::{Change, DataFile, Lake};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{ContainerOptions, IndexState, Manifest};
 use gristmill_schemas::grain::{EncodeOptions, Encoding};
@@ -83,6 +84,52 @@ async fn a_mention_that_is_kept_explains_what_the_indexes_of_its_segment_say() {
     assert!(outcome.proven, "{:?}", outcome.proofs);
     assert!(outcome.proofs.byte_search.explained > 0);
     assert_eq!((outcome.scope.grains, outcome.plan.excluded["not_selected"]), (1, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erased_address_that_others_mention_in_any_case_is_explained() {
+    let gone = belief(r#""object": "x", "user_id": "alice-77""#);
+    let address = grain(&gone).address.to_string().to_uppercase();
+    let kept = belief(&format!(r#""object": "as {address} says", "user_id": "bob-1""#));
+    let (mut lake, addresses) = lake_of(&[gone, kept.clone()]).await;
+    let refused = [grain(&kept).blob, format!("no grain, but of {address}").into_bytes()];
+    assert_eq!(lake.ingest(&[("refused.mgs", &frames(&refused))]).await.rejected, 1);
+    let outcome = erased(&mut lake, &alice()).await;
+    assert!(outcome.proven, "{:?}", outcome.proofs);
+    lake.lake.refresh().await.unwrap();
+    assert_eq!(lake.value("SELECT content_address FROM grains").await, addresses[1].to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_stands_on_the_log_that_an_erasure_took_away_goes_on() {
+    let mine = |number: usize| belief(&format!(r#""object": "{number}", "user_id": "alice-77""#));
+    let (mut lake, _) = lake_of(&[mine(0), belief(r#""object": "x", "user_id": "bob-1""#)]).await;
+    let mut writer = lake.lake.clone();
+    for number in 1..3 {
+        lake.ingest(&[(&format!("{number}.mgs"), &frames(&[grain(&mine(number)).blob]))]).await;
+    }
+    assert!(erased(&mut lake, &alice()).await.proven);
+    let adds = |name: &str| {
+        let file = DataFile { name: name.to_owned(), size: 1, rows: 1 };
+        Change { added: vec![file], changes_rows: true, ..Change::default() }
+    };
+    // Who may go behind others does; who has to look again is told so.
+    writer.rejects.commit(adds("part-b.parquet"), "test", 3).await.unwrap();
+    let told = writer.grains.commit(adds("part-a.parquet"), "test", 0).await;
+    assert!(matches!(told, Err(EngineError::Conflict(_))), "{told:?}");
+    writer.grains.refresh().await.unwrap();
+    lake.lake.refresh().await.unwrap();
+    assert_eq!(writer.grains.files().unwrap(), lake.lake.grains.files().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lake_that_lost_what_it_knew_of_the_erased_is_refused() {
+    let (mut lake, _) = lake_of(&[belief(r#""object": "x", "user_id": "alice-77""#)]).await;
+    assert!(erased(&mut lake, &alice()).await.proven);
+    let folder = lake.lake.location().name();
+    std::fs::remove_dir_all(Path::new(&folder).join("erased")).unwrap();
+    let error = Lake::open(&folder).await.unwrap_err().to_string();
+    assert!(error.contains("has lost its table `erased`"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,6 +229,11 @@ async fn a_session_is_one_of_its_namespace_and_field_and_is_shared_with_whoever_
         belief(r#""object": "3", "user_id": "alice-77", "session_id": "both""#),
         event(r#""session_id": "both""#),
         belief(r#""object": "4", "entity_id": "bob-1", "session_id": "both""#),
+        belief(r#""object": "5", "user_id": "alice-77", "run_id": "nightly", "namespace": "a""#),
+        belief(r#""object": "6", "user_id": "bob-1", "run_id": "nightly", "namespace": "a""#),
+        belief(r#""object": "7", "user_id": "alice-77", "run_id": "own", "session_id": "both""#),
+        event(r#""run_id": "nightly", "session_id": "main", "namespace": "a""#).replace("noted", "own session"),
+        event(r#""run_id": "own", "session_id": "both""#).replace("noted", "own run"),
     ];
     let (mut lake, addresses) = lake_of(&grains).await;
     assert_eq!(
@@ -195,6 +247,11 @@ async fn a_session_is_one_of_its_namespace_and_field_and_is_shared_with_whoever_
             "user_id: goes",
             "shared_session: not_selected",
             "shared_session: not_selected",
+            "user_id: goes",
+            "",
+            "user_id: goes",
+            "own_session: goes",
+            "own_session: goes",
         ]
     );
 }

@@ -22,6 +22,7 @@ mod interop;
 mod kill;
 mod lessons;
 mod maintenance;
+mod object_store;
 mod scan;
 mod scan_commands;
 mod sidecars;

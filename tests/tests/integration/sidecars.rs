@@ -7,11 +7,13 @@ use std::sync::Arc;
 use arrow::util::display::array_value_to_string;
 use gristmill_connectors::generate::Corpus;
 use gristmill_connectors::source::discover;
+use gristmill_engine::compact::{CompactOptions, compact};
 use gristmill_engine::index::vectors::embed::{EmbedError, Embedder};
 use gristmill_engine::index::vectors::{VectorSource, index_vectors};
 use gristmill_engine::index::{IndexKinds, reindex};
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::lake::Lake;
+use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::Executor;
 use gristmill_queries::sql::{DataFusionError, SqlOptions, lake_context};
@@ -20,9 +22,13 @@ use gristmill_tests::lake::patient_session;
 
 /// A lake of three segments, each from a source of its own.
 async fn lake(folder: &Path) -> Lake {
+    lake_of(folder, 3).await
+}
+
+async fn lake_of(folder: &Path, sources: u64) -> Lake {
     let mut lake = Lake::open_or_create(&folder.join("lake").display().to_string()).await.unwrap();
     let corpus = Corpus { seed: 5, people: 40 };
-    for number in 0..3 {
+    for number in 0..sources {
         let mut frames = Vec::new();
         for grain in corpus.block(number).unwrap().grains {
             write_frame(&grain.blob, &mut frames).unwrap();
@@ -35,6 +41,19 @@ async fn lake(folder: &Path) -> Lake {
         ingest(&mut lake, sources, &options, Arc::new(IngestProgress::default())).await.unwrap();
     }
     lake
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_full_text_of_a_merged_segment_has_one_piece_for_each_row_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lake = lake_of(folder.path(), 5).await;
+    let options = CompactOptions { threads: 2, ..CompactOptions::default() };
+    let report = compact(&mut lake, &options, Arc::new(WorkProgress::default())).await.unwrap();
+    assert_eq!((report.segments_before, report.segments_after), (5, 1));
+    let segments = lake.segments().unwrap();
+    let text = lake.sidecars().text(lake.location(), &segments[0]).await.unwrap();
+    assert!(report.rows > 8_192, "fewer rows than are merged at a time");
+    assert!(text.has_piece(0, report.rows as u32));
 }
 
 /// The rows of `query` as text, in its order.

@@ -288,14 +288,15 @@ impl LakeVectors {
 /// The names of each segment's files of vectors.
 pub(crate) async fn files_of(lake: &Lake) -> Result<HashMap<SegmentId, Vec<String>>> {
     let mut files: HashMap<SegmentId, Vec<String>> = HashMap::new();
-    let segments = lake.segments()?;
+    let segments: HashMap<String, SegmentId> =
+        lake.segments()?.into_iter().map(|segment| (segment.id.as_str().to_owned(), segment.id)).collect();
     for file in lake.location().list(SIDECARS).await? {
         let parts: Vec<_> = file.location.parts().collect();
         if let [_, segment, name] = &parts[..]
             && is_vector_file(name.as_ref())
-            && let Some(found) = segments.iter().find(|known| known.id.as_str() == segment.as_ref())
+            && let Some(id) = segments.get(segment.as_ref())
         {
-            files.entry(found.id.clone()).or_default().push(name.as_ref().to_owned());
+            files.entry(id.clone()).or_default().push(name.as_ref().to_owned());
         }
     }
     Ok(files)

@@ -1,0 +1,45 @@
+//! A lake in an object store is one: here a store in memory, which commits by conditional puts as the others do.
+
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use gristmill_connectors::source::discover;
+use gristmill_engine::compact::{CompactOptions, compact};
+use gristmill_engine::ingest::{IngestOptions, IngestReport, ingest};
+use gristmill_engine::lake::Lake;
+use gristmill_engine::progress::WorkProgress;
+use gristmill_queries::sql::{SqlOptions, lake_context};
+use gristmill_tests::grains::{belief, frames};
+
+async fn take_in(lake: &mut Lake, numbers: &[usize]) -> IngestReport {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs: Vec<_> = numbers.iter().map(|number| belief(*number)).collect();
+    let path = folder.path().join("grains.mgs");
+    std::fs::write(&path, frames(&blobs)).unwrap();
+    let sources = discover(&[path.display().to_string()]).await.unwrap();
+    ingest(lake, sources, &IngestOptions::default(), Arc::default()).await.unwrap()
+}
+
+async fn count(lake: &Lake, query: &str) -> i64 {
+    let context = lake_context(lake, &SqlOptions::default()).await.unwrap();
+    let batches = context.sql(query).await.unwrap().collect().await.unwrap();
+    batches[0].column(0).as_primitive::<Int64Type>().value(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lake_in_an_object_store_takes_in_merges_and_answers() {
+    let mut lake = Lake::open_or_create("memory:///lakes/one").await.unwrap();
+    let mut stale = lake.clone();
+    assert_eq!(take_in(&mut lake, &[1, 2]).await.grains_written, 2);
+    // Another writer, who hasn't seen that, has its commit refused and looks again.
+    let report = take_in(&mut stale, &[2, 3]).await;
+    assert_eq!((report.grains_written, report.duplicates), (1, 1));
+    lake.refresh().await.unwrap();
+    assert_eq!(lake.segments().unwrap().len(), 2);
+    assert_eq!(count(&lake, "SELECT count(*) FROM grains WHERE subject = 'subject 2'").await, 1);
+    let options = CompactOptions::default();
+    let merged = compact(&mut lake, &options, Arc::new(WorkProgress::default())).await.unwrap();
+    assert_eq!((merged.segments_after, merged.rows), (1, 3));
+    assert_eq!(count(&lake, "SELECT count(*) FROM grains").await, 3);
+}
