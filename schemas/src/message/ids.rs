@@ -31,7 +31,8 @@ pub const TOOL_USE_PREFIX: &str = "tu_";
 ///
 /// Thinking doesn't count, because clients leave it out when they resend an answer, and neither do the ids of calls, because
 /// they change when a session moves to another provider; a result counts with the call that it answers. Marks of what a provider
-/// is to cache move on with every request, so they don't count either.
+/// is to cache move on with every request, so they don't count either, and neither do empty texts: an answer without a word is
+/// resent as one, because requests can't hold an empty message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {
     digest: [u8; 32],
@@ -120,7 +121,7 @@ impl Thread {
     fn feed_block(&mut self, block: &ContentBlock, hasher: &mut Hasher) {
         match block {
             ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. } => return,
-            _ if is_cache_mark(block) => return,
+            _ if is_only_form(block) => return,
             _ => feed_text(block.tag(), hasher),
         }
         match block {
@@ -137,7 +138,7 @@ impl Thread {
             ContentBlock::ToolResult(result) => {
                 hasher.update(self.calls.get(&*result.tool_use_id).unwrap_or(&[0; 32]));
                 hasher.update(&[u8::from(result.is_error)]);
-                let blocks = result.content.iter().filter(|block| !is_cache_mark(block)).count();
+                let blocks = result.content.iter().filter(|block| !is_only_form(block)).count();
                 hasher.update(&(blocks as u64).to_le_bytes());
                 result.content.iter().for_each(|block| self.feed_block(block, hasher));
             }
@@ -149,6 +150,11 @@ impl Thread {
 
 /// Members that say what a provider is to cache: beside a block's own, or as a block by itself.
 const CACHE_MARKS: [&str; 2] = ["cache_control", "cachePoint"];
+
+/// True for a block that says nothing: an empty text, which stands where a wire wants one, or a mark.
+fn is_only_form(block: &ContentBlock) -> bool {
+    block.as_text() == Some("") || is_cache_mark(block)
+}
 
 fn is_cache_mark(block: &ContentBlock) -> bool {
     let members = |block: &Object| block.len() == 1 && block.keys().all(|key| CACHE_MARKS.contains(&key));
@@ -225,6 +231,22 @@ mod tests {
         assert_eq!(place(std::slice::from_ref(&marked)), plain);
         assert_eq!(place(&[marked, unknown(r#"{"cachePoint":{"type":"default"}}"#)]), plain);
         assert_ne!(place(&[unknown(r#"{"type":"document","source":{"data":"B"}}"#)]), plain);
+    }
+
+    #[test]
+    fn an_empty_text_says_nothing_wherever_it_stands() {
+        let place = |blocks: &[ContentBlock]| Thread::new("s").advance(Role::Assistant, blocks);
+        let text = ContentBlock::text;
+        assert_eq!(place(&[]), place(&[text("")]));
+        assert_eq!(place(&[text("a"), text("b")]), place(&[text(""), text("a"), text(""), text("b")]));
+        assert_ne!(place(&[]), place(&[text(" ")]));
+        assert_ne!(place(&[text("a"), text("b")]), place(&[text("ab")]));
+        assert_ne!(place(&[]), Thread::new("s").advance(Role::User, &[]));
+        let result =
+            |content| ContentBlock::ToolResult(ToolResultBlock { tool_use_id: "c".into(), content, is_error: false });
+        assert_eq!(place(&[result(vec![])]), place(&[result(vec![text("")])]));
+        assert_ne!(place(&[result(vec![]), text("a")]), place(&[result(vec![text("a")])]));
+        assert_ne!(place(&[]), place(&[result(vec![])]));
     }
 
     #[test]
