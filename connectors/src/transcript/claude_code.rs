@@ -13,8 +13,8 @@ use std::collections::{HashMap, HashSet};
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::ids::Position;
-use gristmill_schemas::message::request::TokenUsage;
-use gristmill_schemas::message::{Message, Role, Timestamp, model_id};
+use gristmill_schemas::message::request::{StopReason, TokenUsage};
+use gristmill_schemas::message::{Message, MessageStatus, Role, Timestamp, model_id};
 
 use super::line::{FaultCode, Line, LineFault, lines};
 use super::said::{Messages, Said};
@@ -33,6 +33,8 @@ struct Entry {
     time: Option<Timestamp>,
     /// `user` or `assistant` with a message; others only lead on.
     message: Option<Json<'static>>,
+    /// The message tells that a request failed.
+    failed: bool,
 }
 
 impl Entry {
@@ -99,6 +101,7 @@ fn entry(json: &Json, line: Line, streams: &mut Streams) -> Option<(String, Entr
         session: text("sessionId").or(streamed).unwrap_or_default().to_owned(),
         time: text("timestamp").and_then(Timestamp::parse),
         message: message.map(|message| message.clone().into_owned()),
+        failed: json.get("isApiErrorMessage").and_then(Json::as_bool) == Some(true),
     };
     Some((uuid, entry))
 }
@@ -245,13 +248,15 @@ struct Run {
     message: Object<'static>,
     /// Its usage was told with an earlier piece of the same answer.
     counted: bool,
+    /// It isn't an answer, but says why there is none.
+    failed: bool,
 }
 
 impl Run {
     fn of(entry: &mut Entry) -> Option<Run> {
         let Json::Object(message) = entry.message.take()? else { return None };
         let (line, session) = (entry.line.clone(), entry.session.clone());
-        Some(Run { line, session, time: entry.time, message, counted: false })
+        Some(Run { line, session, time: entry.time, message, counted: false, failed: entry.failed })
     }
 
     fn answer_id(&self) -> Option<String> {
@@ -281,7 +286,7 @@ struct Place {
 
 impl Place {
     fn read(&mut self, run: Run, time: Timestamp, said: &mut Vec<Said>, faults: &mut Vec<LineFault>) {
-        let Run { line, session, time: own, message, counted } = run;
+        let Run { line, session, time: own, message, counted, failed } = run;
         let context = ReadContext {
             time: own.unwrap_or(time),
             first_seen: None,
@@ -318,6 +323,12 @@ impl Place {
                     }
                 }
             }
+        }
+        if let Some(last) = said.get_mut(before..).and_then(<[Said]>::last_mut).filter(|_| failed) {
+            // The program says so, in the place of a model that isn't one.
+            last.message.metadata.model = None;
+            last.message.metadata.status = MessageStatus::Error;
+            last.stop_reason = Some(StopReason::Error);
         }
         if said.len() == before {
             faults.push(line.fault(FaultCode::Shape, "a message without a role that is known"));
@@ -439,6 +450,20 @@ mod tests {
         let roles: Vec<_> = said.iter().map(|said| (said.message.role, said.message.content.len())).collect();
         assert_eq!(roles, [(Role::Assistant, 2), (Role::User, 1), (Role::Tool, 1)]);
         assert_eq!((said[1].parent, said[2].parent), (None, Some(said[0].position)));
+    }
+
+    #[test]
+    fn a_failed_request_is_an_error_that_no_model_said() {
+        let failed = answer(r#"{"type":"text","text":"API Error: 529"}"#).replace("claude-x", "<synthetic>");
+        let failed = line("b", "a", "assistant", &failed).replacen('{', r#"{"isApiErrorMessage":true,"#, 1);
+        let text = [line("a", "", "user", &user("hi")), failed, line("c", "b", "user", &user("again"))];
+        let (said, faults) = session(text.join("\n").as_bytes(), Timestamp::from_seconds(0));
+        assert!(faults.is_empty());
+        let told: Vec<_> = said.iter().map(|said| (said.message.metadata.status, said.stop_reason)).collect();
+        let fine = (MessageStatus::Complete, None);
+        assert_eq!(told, [fine, (MessageStatus::Error, Some(StopReason::Error)), fine]);
+        assert_eq!((said[1].message.text().as_ref(), &said[1].message.metadata.model), ("API Error: 529", &None));
+        assert_eq!(said[2].parent, Some(said[1].position));
     }
 
     #[test]
