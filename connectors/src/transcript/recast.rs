@@ -380,15 +380,17 @@ fn path_of(url: &str) -> &str {
 }
 
 /// Hosts and whose they are.
-const HOSTS: [(&str, &str); 22] = [
+const HOSTS: [(&str, &str); 35] = [
     ("api.anthropic.com", "anthropic"),
     ("openai.azure.com", "azure"),
     ("services.ai.azure.com", "azure"),
+    ("cognitiveservices.azure.com", "azure"),
     ("api.openai.com", "openai"),
     ("openrouter.ai", "openrouter"),
     ("generativelanguage.googleapis.com", "gemini"),
     ("aiplatform.googleapis.com", "vertex"),
     ("bedrock-runtime.", "bedrock"),
+    ("bedrock-mantle.", "bedrock"),
     ("api.mistral.ai", "mistral"),
     ("api.groq.com", "groq"),
     ("api.deepseek.com", "deepseek"),
@@ -402,7 +404,18 @@ const HOSTS: [(&str, &str); 22] = [
     ("dashscope", "alibaba"),
     ("api.z.ai", "zai"),
     ("api.cohere", "cohere"),
+    ("router.huggingface.co", "huggingface"),
+    ("models.github.ai", "github"),
+    ("models.inference.ai.azure.com", "github"),
+    ("ai-gateway.vercel.sh", "vercel-gateway"),
+    ("api.writer.com", "writer"),
+    ("api.sambanova.ai", "sambanova"),
+    ("api.siliconflow", "siliconflow"),
+    ("snowflakecomputing.com", "snowflake"),
+    ("api.avian.io", "avian"),
+    ("crusoecloud.com", "crusoe"),
     (":11434", "ollama"),
+    (":1234", "lm-studio"),
 ];
 
 /// Ends of paths and the endpoints that they are.
@@ -427,7 +440,9 @@ fn place_of_url(base: &str, url: &str) -> (String, String) {
         None => base,
     };
     let path = path_of(url);
-    let provider = HOSTS.iter().find(|(known, _)| host.contains(known)).map(|(_, provider)| *provider);
+    // A port is the end of a host, or another port.
+    let is_host = |known: &str| if known.starts_with(':') { host.ends_with(known) } else { host.contains(known) };
+    let provider = HOSTS.iter().find(|(known, _)| is_host(known)).map(|(_, provider)| *provider);
     let endpoint = PATHS.iter().find(|(end, _)| path.ends_with(end)).map(|(_, endpoint)| *endpoint);
     let endpoint = match (provider, endpoint) {
         (Some("ollama"), Some("chat")) => "openai-chat",
@@ -494,6 +509,27 @@ mod tests {
             told(yaml, TranscriptKind::Cassette),
             ["anthropic/messages request+response", "ollama/chat request+response_text"]
         );
+    }
+
+    #[test]
+    fn a_host_tells_whose_it_is() {
+        for (url, expected) in [
+            ("https://router.huggingface.co/v1/chat/completions", ("huggingface", "chat")),
+            ("https://models.github.ai/inference/chat/completions", ("github", "chat")),
+            ("https://ai-gateway.vercel.sh/v1/chat/completions", ("vercel-gateway", "chat")),
+            ("https://x.cognitiveservices.azure.com/openai/deployments/g/chat/completions?a=1", ("azure", "chat")),
+            ("https://api.siliconflow.cn/v1/chat/completions", ("siliconflow", "chat")),
+            ("http://localhost:1234/v1/chat/completions", ("lm-studio", "chat")),
+            ("http://localhost:12345/v1/chat/completions", ("unknown-compat", "chat")),
+            ("http://localhost:11434/v1/chat/completions", ("ollama", "openai-chat")),
+            ("https://api.openai.com/v1/embeddings", ("openai", "v1/embeddings")),
+        ] {
+            let (provider, endpoint) = place_of_url("", url);
+            assert_eq!((provider.as_str(), endpoint.as_str()), expected, "{url}");
+        }
+        let adapters: Vec<&str> = dialect::adapters().map(|adapter| adapter.provider()).collect();
+        let strangers: Vec<_> = HOSTS.iter().filter(|(_, provider)| !adapters.contains(provider)).collect();
+        assert_eq!(strangers, [&("api.cohere", "cohere")], "every other provider is spelled as its adapter has it");
     }
 
     /// `{"a":1}`, packed.

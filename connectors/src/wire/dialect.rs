@@ -40,7 +40,7 @@ pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
 /// The same on Azure, which filters content and says so.
 static AZURE_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
     key: "azure/chat",
-    reasoning: Reasoning::None,
+    reasoning: CONTENT,
     max_tokens: "max_completion_tokens",
     numbered_calls: false,
     short_call_ids: false,
@@ -117,7 +117,7 @@ static CHAT: [OpenAiChat; 25] = [
     chat("crusoe/chat", CONTENT, false, VLLM),
     chat("deepseek/chat", CONTENT, true, DEEPSEEK),
     chat("fireworks/chat", CONTENT, false, BARE),
-    chat("github/chat", Reasoning::None, false, LOGPROBS),
+    chat("github/chat", CONTENT, false, LOGPROBS),
     chat("groq/chat", PLAIN, false, GROQ),
     chat("huggingface/chat", PLAIN, true, LOGPROBS),
     chat("llama-cpp/chat", CONTENT, false, BARE),
@@ -126,14 +126,14 @@ static CHAT: [OpenAiChat; 25] = [
     chat("nvidia/chat", CONTENT, false, VLLM),
     chat("ollama/openai-chat", PLAIN, false, BARE),
     chat("openai-compat/chat", CONTENT, false, XAI),
-    chat("perplexity/chat", Reasoning::None, false, BARE),
+    chat("perplexity/chat", CONTENT, false, BARE),
     chat("sambanova/chat", CONTENT, false, LOGPROBS),
     chat("siliconflow/chat", CONTENT, false, BARE),
     chat("snowflake/chat", Reasoning::Details, false, SNOWFLAKE),
     chat("together/chat", PLAIN, true, LOGPROBS),
     chat("vercel-gateway/chat", Reasoning::Details, false, VERCEL),
     chat("vllm/chat", CONTENT, false, VLLM),
-    chat("writer/chat", Reasoning::None, true, WRITER),
+    chat("writer/chat", CONTENT, true, WRITER),
     chat("xai/chat", CONTENT, false, XAI),
     chat("zai/chat", CONTENT, true, DEEPSEEK),
 ];
@@ -170,10 +170,16 @@ pub fn find(provider: &str, endpoint: &str) -> Option<&'static dyn Adapter> {
     adapters().find(|adapter| is_it(adapter.key()))
 }
 
+/// Ends of endpoints at which nobody speaks, though what they take looks like the request of one at which somebody does.
+const NO_CONVERSATIONS: [&str; 4] = ["embeddings", "embed", "speech", "moderations"];
+
 /// The adapter that reads this exchange: its endpoint's own, if the bodies fit it; else the first that they fit, of the same
 /// provider, of an endpoint of the same name, or of any. `None` if no adapter reads it: then it is kept whole.
 pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
     let own = find(&exchange.provider, &exchange.endpoint);
+    if NO_CONVERSATIONS.iter().any(|end| exchange.endpoint.trim_end_matches('/').ends_with(end)) {
+        return own;
+    }
     let rank = |adapter: &&'static dyn Adapter| match adapter.key().split_once('/') {
         Some((provider, _)) if provider == exchange.provider => 0,
         Some((_, endpoint)) if endpoint == exchange.endpoint => 1,
@@ -331,6 +337,14 @@ mod tests {
         assert_eq!(reads(&format!(r#"{{"provider":"azure","endpoint":"responses",{chat}}}"#)), Some("azure/chat"));
         let nova = r#""request":{"messages":[{"role":"user","content":[{"text":"hi"}]}]},"response":{"output":{"message":{}},"stopReason":"end_turn"}"#;
         assert_eq!(reads(&format!(r#"{{"provider":"bedrock","endpoint":"invoke",{nova}}}"#)), Some("bedrock/converse"));
+        assert_eq!(
+            reads(r#"{"provider":"openai","endpoint":"responses","request":{"model":"m","input":"hi"}}"#),
+            Some("openai/responses")
+        );
+        for endpoint in ["v1/embeddings", "v1/audio/speech", "v1/moderations/", "api/embed"] {
+            let request = r#""request":{"model":"m","input":"hi"}"#;
+            assert_eq!(reads(&format!(r#"{{"provider":"openai","endpoint":"{endpoint}",{request}}}"#)), None);
+        }
         assert_eq!(
             reads(r#"{"provider":"cohere","endpoint":"embed","request":{"texts":[]},"response":{"embeddings":[]}}"#),
             None
