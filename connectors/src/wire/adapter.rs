@@ -34,7 +34,8 @@ use super::write::Writer;
 /// [`read_request`](Adapter::read_request) and [`read_response`](Adapter::read_response) must accept whatever the provider might
 /// really send, today or tomorrow. They take what the canonical model can hold and leave the rest: what they leave is found
 /// again by the difference. So they never fail on an unknown field, block, role or value; they fail only if the body isn't of
-/// this dialect at all. A block that none of the six kinds can hold becomes [`Reader::unknown`], so that it keeps its place.
+/// this dialect at all. A block that none of the six kinds can hold becomes [`Reader::unknown`], so that it keeps its place; so
+/// does a message of another role than the four ([`Reader::unknown_role`]).
 /// Content is never invented, with one exception: a user or assistant message of a request that says nothing becomes one
 /// empty text, because the model has no empty messages.
 ///

@@ -45,6 +45,8 @@ pub mod raw;
 pub mod read;
 pub mod residual;
 pub mod round_trip;
+#[cfg(test)]
+mod tests;
 pub mod transfer;
 pub mod usual;
 pub mod write;

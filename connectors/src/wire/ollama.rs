@@ -239,7 +239,7 @@ fn read_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
             let result = reader.tool_result(id, name, content, false);
             reader.push(Role::Tool, vec![result]);
         }
-        _ => reader.warn(ReadWarningKind::UnknownRole(role.to_owned())),
+        _ => reader.unknown_role(role, message),
     }
 }
 
@@ -346,6 +346,9 @@ fn write_message<'m>(message: &'m Message<'m>, request: &'m Request<'m>, writer:
 }
 
 fn write_user<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<Object<'m>> {
+    if let Some(whole) = whole_message(message, writer) {
+        return Some(whole);
+    }
     let images = write_images(message, &message.content, writer);
     let has_text = message.content.iter().any(|block| block.as_text().is_some());
     for block in &message.content {
@@ -362,6 +365,13 @@ fn write_user<'m>(message: &'m Message<'m>, writer: &mut Writer<'_>) -> Option<O
         wire.insert("images", images);
     }
     Some(wire)
+}
+
+/// A message whose role nobody knows. Content is text here, so nothing else that a user says is kept as it came.
+fn whole_message<'m>(message: &'m Message<'m>, writer: &Writer<'_>) -> Option<Object<'m>> {
+    let [ContentBlock::Unknown(unknown)] = message.content.as_slice() else { return None };
+    let own = matches!(&unknown.origin, Origin::Wire(adapter) if writer.speaks(adapter));
+    unknown.json.as_object().filter(|_| own).map(Object::reborrow)
 }
 
 /// Images as base64; one that is only an address can't be sent.

@@ -265,10 +265,20 @@ impl<'c, 'j> Reader<'c, 'j> {
 
     /// A block that none of the six kinds can hold.
     pub fn unknown(&mut self, json: &'j Json<'j>) -> ContentBlock<'j> {
-        let block = UnknownBlock { origin: Origin::Wire(Cow::Borrowed(self.key)), json: json.reborrow() };
-        let block = ContentBlock::Unknown(block);
+        let block = self.as_it_is(json);
         self.warn(ReadWarningKind::UnknownBlock(block.tag().to_owned()));
         block
+    }
+
+    /// Adds a message whose role isn't one of the four: whole, as something that the model was told.
+    pub fn unknown_role(&mut self, role: &str, message: &'j Json<'j>) {
+        self.warn(ReadWarningKind::UnknownRole(role.to_owned()));
+        let block = self.as_it_is(message);
+        self.push(Role::User, vec![block]);
+    }
+
+    fn as_it_is(&self, json: &'j Json<'j>) -> ContentBlock<'j> {
+        ContentBlock::Unknown(UnknownBlock { origin: Origin::Wire(Cow::Borrowed(self.key)), json: json.reborrow() })
     }
 
     /// Takes down a warning about the message that is being read.

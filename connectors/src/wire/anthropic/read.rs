@@ -58,7 +58,7 @@ fn request_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
             let blocks = blocks(content, reader);
             reader.push(Role::System, blocks);
         }
-        _ => reader.warn(ReadWarningKind::UnknownRole(role.to_owned())),
+        _ => reader.unknown_role(role, message),
     }
 }
 

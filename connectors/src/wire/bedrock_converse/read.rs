@@ -9,7 +9,7 @@ use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::super::adapter::Unreadable;
-use super::super::members::{count, items, present, strings, text};
+use super::super::members::{count, items, joined, present, strings, text};
 use super::super::place::Place;
 use super::super::read::{ReadWarningKind, Reader};
 use super::message_place;
@@ -50,7 +50,7 @@ fn request_message<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
             let blocks = content.iter().map(|item| block(item, reader)).collect();
             reader.push(Role::System, blocks);
         }
-        role => reader.warn(ReadWarningKind::UnknownRole(role.to_owned())),
+        role => reader.unknown_role(role, message),
     }
 }
 
@@ -107,6 +107,12 @@ fn known_block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<Co
             }
             (None, Some(data)) => ContentBlock::RedactedThinking { data },
             (None, None) => return None,
+        },
+        // What the sources are is left to the residual, and so is what a guard is to look at.
+        "citationsContent" => ContentBlock::Text(joined(items(value, "content"), "text")?),
+        "guardContent" => match (value.get("text"), value.get("image")) {
+            (Some(guarded), _) => ContentBlock::Text(text(guarded, "text")?),
+            (None, image) => ContentBlock::Image(self::image(image?)?),
         },
         _ => return None,
     })

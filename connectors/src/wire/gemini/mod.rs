@@ -35,6 +35,21 @@ pub static VERTEX: Gemini = Gemini { key: "vertex/generatecontent" };
 /// The two spellings of the member for instructions.
 const INSTRUCTIONS: [&str; 2] = ["systemInstruction", "system_instruction"];
 
+/// What stands where a list belongs: Google takes one object for a list of one.
+fn one_or_more<'j, 'a>(json: Option<&'j Json<'a>>) -> &'j [Json<'a>] {
+    match json {
+        Some(Json::Array(items)) => items,
+        Some(one @ Json::Object(_)) => std::slice::from_ref(one),
+        _ => &[],
+    }
+}
+
+/// True for turns, or for one alone.
+fn is_turns(contents: &Json) -> bool {
+    let turns = one_or_more(Some(contents));
+    (contents.as_array().is_some() || !turns.is_empty()) && turns.iter().all(|turn| turn.get("parts").is_some())
+}
+
 /// Where the turn of candidate `index` stands.
 fn candidate_place(index: usize) -> Place {
     Place::value([PlaceStep::Key("candidates"), PlaceStep::Index(index), PlaceStep::Key("content")])
@@ -59,8 +74,7 @@ impl Adapter for Gemini {
     }
 
     fn is_request(&self, body: &Json) -> bool {
-        let turn = |turn: &Json| turn.get("parts").is_some();
-        body.get("contents").and_then(Json::as_array).is_some_and(|turns| turns.iter().all(turn))
+        body.get("contents").is_some_and(is_turns)
     }
 
     fn is_response(&self, body: &Json) -> bool {

@@ -12,25 +12,27 @@ use super::super::adapter::Unreadable;
 use super::super::members::{count, either, items, strings, text};
 use super::super::place::Place;
 use super::super::read::{ReadWarningKind, Reader};
-use super::{INSTRUCTIONS, candidate_place};
+use super::{INSTRUCTIONS, candidate_place, is_turns, one_or_more};
 
 /// The finish reasons `STOP` and `MAX_TOKENS` where they come as numbers.
 const MAX_TOKENS_NUMBER: u64 = 2;
 
 pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
-    let turns = body.get("contents").and_then(Json::as_array).ok_or(Unreadable("no list of contents".into()))?;
+    let contents = body.get("contents").filter(|contents| is_turns(contents));
+    let contents = contents.ok_or(Unreadable("no list of contents".into()))?;
     for key in INSTRUCTIONS {
         if let Some(instructions) = body.get(key).filter(|instructions| !instructions.is_null()) {
             reader.unit(Place::member(key));
             let blocks = match instructions {
                 Json::String(text) => vec![ContentBlock::text(&**text)],
-                turn => items(turn, "parts").iter().map(|item| part(item, reader)).collect(),
+                turn => parts(turn).iter().map(|item| part(item, reader)).collect(),
             };
             reader.push(Role::System, blocks);
         }
     }
-    for (index, turn) in turns.iter().enumerate() {
-        reader.unit(Place::item("contents", index));
+    for (index, turn) in one_or_more(Some(contents)).iter().enumerate() {
+        let alone = contents.as_array().is_none();
+        reader.unit(if alone { Place::member("contents") } else { Place::item("contents", index) });
         read_turn(turn, reader);
     }
     let config = either(body, ["generationConfig", "generation_config"]).unwrap_or(&Json::Null);
@@ -48,9 +50,16 @@ pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Re
     })
 }
 
+/// The parts of a turn.
+fn parts<'j>(turn: &'j Json<'j>) -> &'j [Json<'j>] {
+    one_or_more(turn.get("parts"))
+}
+
 fn read_turn<'j>(turn: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
-    let parts = items(turn, "parts");
-    match turn.get("role").and_then(Json::as_str).unwrap_or("user") {
+    let parts = parts(turn);
+    // Vertex takes the names in capitals, too.
+    let role = turn.get("role").and_then(Json::as_str).unwrap_or("user");
+    match role.to_ascii_lowercase().as_str() {
         "model" => {
             let blocks = or_empty_text(parts.iter().map(|item| part(item, reader)).collect());
             reader.push(Role::Assistant, blocks);
@@ -60,7 +69,7 @@ fn read_turn<'j>(turn: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
             let blocks = parts.iter().map(|item| part(item, reader)).collect();
             reader.push(Role::System, blocks);
         }
-        role => reader.warn(ReadWarningKind::UnknownRole(role.to_owned())),
+        _ => reader.unknown_role(role, turn),
     }
 }
 
@@ -168,7 +177,7 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
         if index > 0 {
             reader.next_choice();
         }
-        let parts = candidate.get("content").map_or(&[][..], |content| items(content, "parts"));
+        let parts = candidate.get("content").map_or(&[][..], parts);
         let blocks: Vec<_> = parts.iter().map(|item| part(item, reader)).collect();
         let reason = either(candidate, ["finishReason", "finish_reason"]).map(|reason| stop_reason(reason, &blocks));
         reader.choice(candidate_place(index), blocks, reason);

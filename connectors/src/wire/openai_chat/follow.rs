@@ -43,14 +43,9 @@ impl Chunks {
     }
 
     fn delta(&mut self, delta: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) {
-        let thought = match self.reasoning {
-            Reasoning::None | Reasoning::Parts => None,
-            Reasoning::Text(key) => delta.get(key),
-            Reasoning::Details => delta.get("reasoning"),
-        };
-        if let Some(piece) = thought.and_then(Json::as_str).filter(|piece| !piece.is_empty()) {
+        if let Some(piece) = read::thought(self.reasoning, delta) {
             let at = *self.thinking.get_or_insert_with(|| assembler.begin_thinking());
-            assembler.piece(at, piece);
+            assembler.piece(at, &piece);
         }
         if let Some(piece) = delta.get("content").and_then(Json::as_str).filter(|piece| !piece.is_empty()) {
             let at = *self.text.get_or_insert_with(|| assembler.begin_text());

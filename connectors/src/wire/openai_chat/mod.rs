@@ -65,9 +65,9 @@ impl fmt::Debug for Extras {
 /// Where an endpoint's thinking stands in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reasoning {
-    /// Nowhere.
+    /// Nowhere: OpenAI's own endpoint tells none, and none is read from it (§9.3).
     None,
-    /// In one text of that name.
+    /// In one text of that name, or of the other of the two common names.
     Text(&'static str),
     /// In `reasoning`, and again piece by piece, with signatures, in `reasoning_details`.
     Details,

@@ -6,11 +6,11 @@ use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
-use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::super::adapter::Unreadable;
 use super::super::image::parse_data_uri;
-use super::super::members::{count, items, present, text};
+use super::super::members::{count, items, joined, moment, present, text};
 use super::super::place::{Place, PlaceStep};
 use super::super::read::{ReadWarningKind, Reader};
 use super::{Dialect, Reasoning};
@@ -66,7 +66,7 @@ fn request_message<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Re
             let result = reader.tool_result(id, name, content, false);
             reader.push(Role::Tool, vec![result]);
         }
-        _ => reader.warn(ReadWarningKind::UnknownRole(role.to_owned())),
+        _ => reader.unknown_role(role, message),
     }
 }
 
@@ -74,7 +74,7 @@ fn or_empty_text(blocks: Vec<ContentBlock>) -> Vec<ContentBlock> {
     if blocks.is_empty() { vec![ContentBlock::text("")] } else { blocks }
 }
 
-/// What an assistant says: thought, then text, then calls.
+/// What an assistant says: thought, then text, then images, then calls.
 fn assistant<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     let mut blocks = thinking(dialect.reasoning, message);
     let said = match message.get("content") {
@@ -86,9 +86,11 @@ fn assistant<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'
     // Empty text beside calls is only form.
     let form = |block: &ContentBlock| block.as_text() == Some("");
     blocks.extend(said.into_iter().filter(|block| !form(block)));
-    if let Some(refusal) = text(message, "refusal") {
-        blocks.push(ContentBlock::Text(refusal));
-    }
+    let aloud = present(message, "audio").and_then(|audio| text(audio, "transcript"));
+    let beside = [text(message, "refusal"), aloud].into_iter().flatten();
+    blocks.extend(beside.map(ContentBlock::Text).filter(|block| !form(block)));
+    let images = items(message, "images").iter().filter_map(|item| image(item.get("image_url")?));
+    blocks.extend(images.map(ContentBlock::Image));
     for call in message.get("tool_calls").and_then(Json::as_array).unwrap_or_default() {
         let id = call.get("id").and_then(Json::as_str);
         let function = call.get("function").and_then(|function| tool_call(id, function, reader));
@@ -102,32 +104,40 @@ fn assistant<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'
 }
 
 fn thinking<'j>(reasoning: Reasoning, message: &'j Json<'j>) -> Vec<ContentBlock<'j>> {
-    let plain = |key| text(message, key).filter(|text| !text.is_empty());
-    let block = |text| ContentBlock::Thinking { text, signature: None };
-    match reasoning {
-        Reasoning::None | Reasoning::Parts => Vec::new(),
-        Reasoning::Text(key) => plain(key).map(block).into_iter().collect(),
-        Reasoning::Details => {
-            let details = message.get("reasoning_details").and_then(Json::as_array).unwrap_or_default();
-            let blocks: Vec<_> = details.iter().filter_map(reasoning_detail).collect();
-            if blocks.is_empty() { plain("reasoning").map(block).into_iter().collect() } else { blocks }
+    if reasoning == Reasoning::Details {
+        let details: Vec<_> = items(message, "reasoning_details").iter().filter_map(reasoning_detail).collect();
+        if !details.is_empty() {
+            return details;
         }
     }
+    let block = |text| ContentBlock::Thinking { text, signature: None };
+    thought(reasoning, message).map(block).into_iter().collect()
 }
 
-/// A part that thinks: a text, or parts of text.
+/// The two names that a thought in one text has.
+const THOUGHT: [&str; 2] = ["reasoning_content", "reasoning"];
+
+/// The thought that a message, or a piece of one, tells in one text. Which name it has changes with the version of a server and with
+/// what stands between, so the endpoint's own is only the first that is asked.
+pub(super) fn thought<'j>(reasoning: Reasoning, message: &'j Json<'_>) -> Option<Cow<'j, str>> {
+    let own = match reasoning {
+        Reasoning::None => return None,
+        Reasoning::Text(key) => Some(key),
+        Reasoning::Details => Some("reasoning"),
+        Reasoning::Parts => None,
+    };
+    own.into_iter().chain(THOUGHT).filter_map(|key| text(message, key)).find(|thought| !thought.is_empty())
+}
+
+/// A part that thinks: a text, or parts of text, between which references may stand.
 fn thinking_part<'j>(part: &'j Json<'j>) -> Option<ContentBlock<'j>> {
     let is_thought = part.get("type").and_then(Json::as_str) == Some("thinking");
     let signature = || text(part, "signature");
     match part.get("thinking").filter(|_| is_thought)? {
         Json::String(thought) => Some(ContentBlock::Thinking { text: Cow::Borrowed(thought), signature: signature() }),
         Json::Array(pieces) => {
-            let texts: Option<Vec<&str>> = pieces.iter().map(|piece| piece.get("text")?.as_str()).collect();
-            let text = match texts?.as_slice() {
-                [one] => Cow::Borrowed(*one),
-                several => Cow::Owned(several.concat()),
-            };
-            Some(ContentBlock::Thinking { text, signature: signature() })
+            let nothing = || pieces.is_empty().then_some(Cow::Borrowed(""));
+            Some(ContentBlock::Thinking { text: joined(pieces, "text").or_else(nothing)?, signature: signature() })
         }
         _ => None,
     }
@@ -188,6 +198,7 @@ fn parts<'j>(content: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<ContentB
 fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
     let known = match json.get("type").and_then(Json::as_str) {
         Some("text") => text(json, "text").map(ContentBlock::Text),
+        Some("refusal") => text(json, "refusal").map(ContentBlock::Text),
         Some("image_url") => json.get("image_url").and_then(image).map(ContentBlock::Image),
         _ => json.as_str().map(ContentBlock::text),
     };
@@ -255,7 +266,7 @@ pub(super) fn response<'j>(
     let usage = usage_of(body).map(|usage| token_usage(usage, &mut |kind| reader.warn(kind)));
     Ok(Response {
         id: text(body, "id"),
-        created_at: body.get("created").and_then(Json::as_i64).map(Timestamp::from_seconds),
+        created_at: moment(body, "created"),
         model: text(body, "model"),
         choices: Vec::new(),
         usage,

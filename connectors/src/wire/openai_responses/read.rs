@@ -1,16 +1,17 @@
 //! Wire to canonical.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
-use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::super::adapter::Unreadable;
 use super::super::image::parse_data_uri;
-use super::super::members::{count, either, items, present, text};
+use super::super::members::{count, either, items, moment, present, text};
 use super::super::openai_chat::arguments;
 use super::super::place::Place;
 use super::super::read::{ReadWarningKind, Reader};
@@ -47,6 +48,7 @@ pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Re
 }
 
 /// What an item of the input is.
+#[derive(Clone, Copy)]
 enum Item {
     /// A message of another than the model.
     Said(Role),
@@ -67,11 +69,36 @@ fn kind(item: &Json) -> Item {
         },
         Some("function_call_output" | "custom_tool_call_output") => Item::Result,
         Some("mcp_approval_response") => Item::Approval,
-        Some(kind) if kind.strip_suffix("_call_output").is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) => {
-            Item::Result
-        }
+        Some(kind) if kind.strip_suffix(OUTPUT).is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) => Item::Result,
         _ => Item::Made,
     }
+}
+
+/// What each item of an input is. An output whose call isn't before it, or says that it runs where the client is, comes from the
+/// client; where the call is there and doesn't say so, both are taken to be of the model.
+fn kinds(list: &[Json]) -> Vec<Item> {
+    let mut calls = HashSet::new();
+    let kind = |item| {
+        let known = kind(item);
+        let name = item.get("type").and_then(Json::as_str).unwrap_or_default();
+        let is_result = name.ends_with(OUTPUT) && item.get("output").is_some();
+        match known {
+            Item::Made if name.ends_with(CALL) && !is_local(item) => calls.extend(call_id(item)),
+            Item::Made if is_result && !call_id(item).is_some_and(|id| calls.contains(id)) => return Item::Result,
+            _ => {}
+        }
+        known
+    };
+    list.iter().map(kind).collect()
+}
+
+/// Ends of the types of calls and of what answers them.
+const CALL: &str = "_call";
+const OUTPUT: &str = "_call_output";
+
+fn is_local(call: &Json) -> bool {
+    let place = call.get("environment").and_then(|environment| environment.get("type")).and_then(Json::as_str);
+    place == Some("local")
 }
 
 /// Tools of OpenAI's that run where the client is: their calls are `…_call`, what they answer is `…_call_output`. Others may run
@@ -80,9 +107,10 @@ const CLIENT_TOOLS: [&str; 3] = ["computer", "local_shell", "apply_patch"];
 
 /// Every message and every result is a unit; so is a run of items that the model made.
 fn input<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
+    let kinds = kinds(list);
     let mut at = 0;
-    while let Some(item) = list.get(at) {
-        match kind(item) {
+    while let (Some(item), Some(kind)) = (list.get(at), kinds.get(at)) {
+        match *kind {
             Item::Said(role) => {
                 reader.unit(Place::item("input", at));
                 let mut blocks = content(item.get("content").unwrap_or(&Json::Null), reader);
@@ -107,7 +135,7 @@ fn input<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
                 at += 1;
             }
             Item::Made => {
-                let length = list[at..].iter().take_while(|item| matches!(kind(item), Item::Made)).count();
+                let length = kinds[at..].iter().take_while(|kind| matches!(kind, Item::Made)).count();
                 reader.unit(Place::items("input", at, length));
                 let mut blocks = made(&list[at..at + length], reader);
                 if blocks.is_empty() {
@@ -123,6 +151,7 @@ fn input<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) {
 /// The blocks of items that the model made.
 fn made<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
     let mut blocks = Vec::new();
+    let answered = answered(list);
     for item in list {
         match item.get("type").and_then(Json::as_str) {
             None | Some("message") if item.get("role").and_then(Json::as_str) == Some("assistant") => {
@@ -132,13 +161,23 @@ fn made<'j>(list: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) -> Vec<ContentBlo
             Some("reasoning") => blocks.extend(reasoning(item)),
             Some("function_call") => blocks.push(call(item, "arguments", reader)),
             Some("custom_tool_call") => blocks.push(custom_call(item, reader)),
-            Some(kind) if kind.strip_suffix("_call").is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) => {
-                blocks.push(client_call(item, kind.strip_suffix("_call").unwrap_or(kind), reader));
+            Some(kind) if kind.strip_suffix(CALL).is_some_and(|tool| CLIENT_TOOLS.contains(&tool)) => {
+                blocks.push(client_call(item, kind.strip_suffix(CALL).unwrap_or(kind), reader));
+            }
+            // A shell runs here or there.
+            Some("shell_call") if !call_id(item).is_some_and(|id| answered.contains(id)) => {
+                blocks.push(client_call(item, "shell", reader));
             }
             _ => blocks.push(reader.unknown(item)),
         }
     }
     blocks
+}
+
+/// The calls that are answered among the items that the model made: it ran them itself.
+fn answered<'j>(list: &'j [Json<'j>]) -> HashSet<&'j str> {
+    let is_output = |item: &&Json| text(item, "type").is_some_and(|kind| kind.ends_with(OUTPUT));
+    list.iter().filter(is_output).filter_map(call_id).collect()
 }
 
 /// A thought by its summary or its content, signed by its encrypted form; a thought that is only encrypted is hidden. One that is
@@ -240,7 +279,7 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
     }
     Ok(Response {
         id: text(body, "id"),
-        created_at: body.get("created_at").and_then(Json::as_i64).map(Timestamp::from_seconds),
+        created_at: moment(body, "created_at"),
         model: text(body, "model"),
         choices: Vec::new(),
         usage: present(body, "usage").map(|usage| token_usage(usage, reader)),
