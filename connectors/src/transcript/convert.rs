@@ -543,6 +543,32 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_without_a_word_is_one_message_and_an_unknown_role_goes_all_the_way() {
+        let line = |second: u8, messages: &str, answer: &str| {
+            format!(
+                r#"{{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T12:00:0{second}Z","request":{{"messages":[{messages}]}},"response":{{
+                    "choices":[{{"index":0,"message":{{"role":"assistant","content":"{answer}"}},"finish_reason":"stop"}}]}}}}"#
+            )
+            .replace('\n', "")
+        };
+        let asked = r#"{"role":"user","content":"hi"}"#;
+        let told = r#"{"role":"ipython","content":"42"}"#;
+        let resent = format!(r#"{asked},{{"role":"assistant","content":""}},{told}"#);
+        let chat = format!("{}\n{}", line(1, asked, ""), line(2, &resent, "ok"));
+        let (messages, _) = converted(&chat, TranscriptKind::Exchanges, Form::Messages, None);
+        let roles: Vec<_> =
+            messages.iter().map(|message| message.get("role").and_then(Json::as_str).unwrap()).collect();
+        assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
+        let (grains, _) = converted(&chat, TranscriptKind::Exchanges, Form::Grains, None);
+        let (back, _) = converted(&text(&grains), TranscriptKind::GrainLines, Form::Messages, None);
+        for list in [&messages, &back] {
+            assert!(list[2].to_string().contains(told), "{}", list[2]);
+        }
+        let (again, _) = converted(&text(&messages), TranscriptKind::Messages, Form::Exchanges, Some("openai/chat"));
+        assert!(text(&again).contains(&format!(",{told}")), "{}", text(&again));
+    }
+
+    #[test]
     fn what_cannot_be_read_is_told_and_the_rest_goes_on() {
         let input =
             format!("oops\n{}\n{{\"provider\":\"x\",\"endpoint\":\"y\",\"request\":{{}}}}", CHAT.replace('\n', ""));

@@ -32,7 +32,9 @@ fn shown(block: &ContentBlock) -> String {
         ContentBlock::Thinking { text, .. } => format!("thinking: {text}"),
         ContentBlock::Image(image) => format!("image: {}", image.source.data()),
         ContentBlock::ToolUse(call) => format!("call: {}", call.name),
-        ContentBlock::ToolResult(result) => format!("result: {}", result.content.len()),
+        ContentBlock::ToolResult(result) => {
+            format!("result: {}", result.content.iter().map(shown).collect::<Vec<_>>().join(", "))
+        }
         ContentBlock::Unknown(unknown) => format!("unknown: {}", unknown.json),
         ContentBlock::RedactedThinking { data } => format!("redacted: {data}"),
     }
@@ -221,6 +223,8 @@ fn a_shell_runs_where_its_output_comes_from() {
     assert_eq!(roles(&[output]), [(Role::Tool, 1)], "the call was in an answer that the provider keeps");
     assert_eq!(roles(&[call, output]), [(Role::Assistant, 2)], "the model ran it");
     assert_eq!(roles(&[&local, output]), [(Role::Assistant, 1), (Role::Tool, 1)]);
+    let failed = output.replace(r#""stderr":"""#, r#""stderr":"b""#);
+    assert_eq!(asked(key, &format!(r#"{{"input":[{failed}]}}"#))[0].1, ["result: text: a\nb"]);
     let answer = |items: &str| answered(key, &format!(r#"{{"object":"response","output":[{items}]}}"#));
     assert_eq!(answer(call), ["call: shell"]);
     assert!(answer(&format!("{call},{output}")).iter().all(|block| block.starts_with("unknown")));

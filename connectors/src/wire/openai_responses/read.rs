@@ -240,9 +240,20 @@ fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j>
         Some("input_text" | "output_text" | "text") => text(json, "text").map(ContentBlock::Text),
         Some("refusal") => text(json, "refusal").map(ContentBlock::Text),
         Some("input_image" | "computer_screenshot") => text(json, "image_url").map(image).map(ContentBlock::Image),
+        None => printed(json).map(ContentBlock::Text),
         _ => None,
     };
     known.unwrap_or_else(|| reader.unknown(json))
+}
+
+/// What a command that a shell ran printed.
+fn printed<'j>(json: &'j Json<'j>) -> Option<Cow<'j, str>> {
+    let (out, errors) = (text(json, "stdout")?, text(json, "stderr").unwrap_or_default());
+    Some(match (out.is_empty(), errors.is_empty()) {
+        (_, true) => out,
+        (true, false) => errors,
+        (false, false) => Cow::Owned(format!("{out}\n{errors}")),
+    })
 }
 
 fn image(url: Cow<'_, str>) -> ImageBlock<'_> {
