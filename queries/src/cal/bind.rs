@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use super::ast::*;
-use super::check::evolve;
+use super::check::evolve::{self, Setter};
 use super::check::{self, Checker, condition};
 use super::error::{CalError, Code, Result};
 use super::fields::{FieldKind, KnownField};
@@ -60,15 +60,16 @@ fn unbound(parameter: &Parameter) -> CalError {
     CalError::new(Code::E008, format!("\"${}\" has no value.", parameter.name)).at(parameter.span)
 }
 
-/// The query with the values in place of its parameters. References to LETs stay: the executor evaluates them.
+/// The query with the values in place of its parameters, which are read as `options` say. References to LETs stay: the
+/// executor evaluates them.
 ///
 /// Errors have spans; [`CalError::located`] turns them into positions if the text is at hand.
 ///
 /// # Errors
 /// E008 for a parameter without a value, E011 for an IN list that gets too long, E015 for a text that should be an
 /// address, E020 for a value of the wrong kind, E006 for an OFFSET that is none, E062 to E066 for choices.
-pub fn bind(query: &Query, bindings: &Bindings) -> Result<Query> {
-    let mut binder = Binder { bindings, lets: BTreeSet::new(), checker: Checker::new(Options::default()) };
+pub fn bind(query: &Query, bindings: &Bindings, options: Options) -> Result<Query> {
+    let mut binder = Binder { bindings, lets: BTreeSet::new(), checker: Checker::new(options) };
     let mut query = query.clone();
     binder.lets(&mut query.lets)?;
     binder.statement(&mut query.statement)?;
@@ -106,7 +107,7 @@ impl Binder<'_> {
             Statement::Explain(one) => self.explained(one),
             Statement::Batch(one) => self.batch(one),
             Statement::Coalesce(one) => self.coalesce(one),
-            Statement::Add(one) => self.set(&mut one.set),
+            Statement::Add(one) => self.set(Setter::Add(one.grain_type), &mut one.set),
             Statement::Supersede(one) => self.supersede(one),
             Statement::Revert(one) => self.target(&mut one.target),
             Statement::Describe(_) | Statement::DefineTemplate(_) => Ok(()),
@@ -118,7 +119,7 @@ impl Binder<'_> {
             Explainable::Recall(one) => self.recall(one),
             Explainable::Assemble(one) => self.assemble(one),
             Explainable::SetOperation(one) => self.set_operation(one),
-            Explainable::Add(one) => self.set(&mut one.set),
+            Explainable::Add(one) => self.set(Setter::Add(one.grain_type), &mut one.set),
             Explainable::Supersede(one) => self.supersede(one),
             Explainable::Revert(one) => self.target(&mut one.target),
             Explainable::Batch(one) => self.batch(one),
@@ -177,7 +178,7 @@ impl Binder<'_> {
 
     fn supersede(&mut self, supersede: &mut Supersede) -> Result<()> {
         self.target(&mut supersede.target)?;
-        self.set(&mut supersede.set)
+        self.set(Setter::Supersede, &mut supersede.set)
     }
 
     fn target(&mut self, target: &mut Target) -> Result<()> {
@@ -188,10 +189,10 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn set(&mut self, clauses: &mut [SetClause]) -> Result<()> {
+    fn set(&mut self, setter: Setter, clauses: &mut [SetClause]) -> Result<()> {
         for clause in clauses {
             self.anywhere(&mut clause.value)?;
-            evolve::value(&mut self.checker, clause.field, &mut clause.value, clause.span)?;
+            evolve::value(&mut self.checker, setter, clause.field, &mut clause.value, clause.span)?;
         }
         Ok(())
     }
@@ -331,7 +332,7 @@ mod tests {
             bindings.insert_argument(name, argument)?;
         }
         let query = parse(text, Options::default()).unwrap().query;
-        bind(&query, &bindings).map(|query| print(&query))
+        bind(&query, &bindings, Options::default()).map(|query| print(&query))
     }
 
     fn code(text: &str, arguments: &[(&str, &str)]) -> Code {
@@ -343,6 +344,16 @@ mod tests {
         let evil = r#"x" OR subject = "y"#;
         let text = bound("RECALL beliefs WHERE subject = $s", &[("s", evil)]).unwrap();
         assert_eq!(text, r#"RECALL beliefs WHERE subject = "x\" OR subject = \"y""#);
+    }
+
+    #[test]
+    fn parameters_are_read_with_the_options_of_the_query() {
+        let query = parse("RECALL WHERE type = $t", Options::default()).unwrap().query;
+        let mut bindings = Bindings::new();
+        bindings.insert_argument("t", "Fact").unwrap();
+        let bound = bind(&query, &bindings, Options { aliases: true }).map(|query| print(&query));
+        assert_eq!(bound.as_deref(), Ok(r#"RECALL WHERE type = "belief""#));
+        assert_eq!(bind(&query, &bindings, Options::default()).unwrap_err().code(), Code::E003);
     }
 
     #[test]
@@ -407,6 +418,10 @@ mod tests {
         assert_eq!(code("RECALL WHERE subject IN ($s)", &[("s", &many)]), Code::E011);
         assert_eq!(
             code("ADD belief SET subject = $n SET relation = \"r\" SET object = \"o\" REASON \"x\"", &[("n", "1")]),
+            Code::E020
+        );
+        assert_eq!(
+            code("SUPERSEDE $h SET confidence = $n REASON \"x\"", &[("h", "sha256:3288d0d41cf49a1d"), ("n", "1.5")]),
             Code::E020
         );
     }

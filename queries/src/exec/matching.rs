@@ -21,7 +21,7 @@ use crate::cal::{Bindings, CalError, Code, Options, bind};
 pub async fn matching(context: &SessionContext, text: &str, now_ms: i64) -> Result<DataFrame> {
     let planned = async {
         let parsed = read(text.as_bytes(), Options::default())?;
-        plan(context, &bind(&parsed.query, &Bindings::default())?, now_ms).await
+        plan(context, &bind(&parsed.query, &Bindings::default(), Options::default())?, now_ms).await
     };
     planned.await.map_err(|error: ExecutionError| error.located(text.as_bytes()))
 }

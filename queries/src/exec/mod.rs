@@ -118,7 +118,7 @@ impl Executor {
     pub async fn run_text(&self, text: &[u8], bindings: &Bindings, options: Options) -> Result<Response> {
         let parsed = read(text, options)?;
         let run = async {
-            let bound = bind(&parsed.query, bindings)?;
+            let bound = bind(&parsed.query, bindings, options)?;
             let mut response = self.run(&bound).await?;
             response.query_hash = query_hash(&parsed.query);
             response.answer.warnings.splice(0..0, parsed.warnings);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::naive::{Answer, Store, Stored};
+use gristmill_queries::cal::json::value_from_json;
 use gristmill_queries::cal::{Bindings, Effect};
 use gristmill_queries::cal::{Options, Statement, bind, describe, parse};
 use gristmill_queries::render::GrainView;
@@ -43,18 +44,12 @@ fn store(data: &Json) -> Store {
 fn judge(store: &Store, case: &Json) -> Result<Option<String>, &'static str> {
     let expect = case.get("expect").unwrap();
     let parsed = parse(text(case, "query"), Options::default()).map_err(|_| "doesn't parse")?;
-    let params: BTreeMap<String, String> = match case.get("session").and_then(|session| session.get("params")) {
-        Some(params) => params
-            .as_object()
-            .unwrap()
-            .iter()
-            .map(|(key, value)| (key.to_owned(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-            .collect(),
-        None => BTreeMap::new(),
-    };
+    let params = case.get("session").and_then(|session| session.get("params")).and_then(Json::as_object);
     let mut bindings = Bindings::new();
-    params.iter().for_each(|(name, value)| bindings.insert_argument(name, value).unwrap());
-    let query = match bind(&parsed.query, &bindings) {
+    for (name, value) in params.into_iter().flat_map(|params| params.iter()) {
+        bindings.insert(name, value_from_json(value).unwrap()).unwrap();
+    }
+    let query = match bind(&parsed.query, &bindings, Options::default()) {
         Ok(query) => query,
         Err(error) => return Ok(differs("error", &text(expect, "error"), &error.code().as_str())),
     };

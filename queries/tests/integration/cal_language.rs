@@ -550,6 +550,12 @@ fn evolve_statements_set_what_they_may_and_give_a_reason() {
         ("belief", "SET tags = \"t\" REASON \"r\"", "E020"),
         ("belief", "SET tags = [1] REASON \"r\"", "E020"),
         ("belief", "SET confidence = \"high\" REASON \"r\"", "E020"),
+        ("belief", "SET confidence = 1 SET importance = 0.0 REASON \"r\"", "ok"),
+        ("belief", "SET confidence = 7 REASON \"r\"", "E020"),
+        ("belief", "SET confidence = -0.1 REASON \"r\"", "E020"),
+        ("goal", "SET importance = 11 REASON \"r\"", "E020"),
+        ("observation", "SET observer_id = \"\" REASON \"r\"", "E020"),
+        ("observation", "SET observer_type = \"\" REASON \"r\"", "E020"),
         ("belief", "SET observer_id = \"x\" REASON \"r\"", "E017"),
         ("belief", "SET hc = \"x\" REASON \"r\"", "E017"),
         ("observation", "SET observer_id = \"x\" SET observer_type = \"y\" REASON \"r\"", "ok"),
@@ -579,6 +585,12 @@ fn evolve_statements_set_what_they_may_and_give_a_reason() {
         ("SUPERSEDE sha256:a1b2c3d4 SET subject = \"s\" REASON \"r\"", "E017"),
         ("SUPERSEDE sha256:a1b2c3d4 SET object = \"o\" SET object = \"p\" REASON \"r\"", "E002"),
         ("SUPERSEDE sha256:a1b2c3d4 SET object = 5 REASON \"r\"", "E020"),
+        ("SUPERSEDE sha256:a1b2c3d4 SET importance = 1.5 REASON \"r\"", "E020"),
+        ("SUPERSEDE sha256:a1b2c3d4 SET object = \"\" REASON \"r\"", "ok"),
+        ("EXPLAIN SUPERSEDE sha256:a1b2c3d4 SET confidence = 7 REASON \"r\"", "E020"),
+        ("ADD belief SET subject = \"\" SET relation = \"r\" SET object = \"o\" REASON \"r\"", "E020"),
+        ("ADD belief SET subject = \"s\" SET relation = \"r\" SET object = \"\" REASON \"r\"", "ok"),
+        ("ADD goal SET subject = \"s\" SET relation = \"r\" SET object = \"\" REASON \"r\"", "E020"),
         ("SUPERSEDE sha256:a1b2c3d4 SET object = \"o\"", "E018"),
         ("REVERT sha256:a1b2c3d4", "E018"),
         ("REVERT sha256:a1b2c3d4 SET object = \"o\" REASON \"r\"", "E002"),
@@ -588,6 +600,14 @@ fn evolve_statements_set_what_they_may_and_give_a_reason() {
     let reason = |length: usize| format!("REVERT $h REASON \"{}\"", "é".repeat(length));
     assert_eq!(outcome(&reason(500)), "ok");
     assert_eq!(outcome(&reason(501)), "E016");
+}
+
+#[test]
+fn a_grain_type_in_any_case_is_the_type_as_grains_spell_it() {
+    for text in ["goal", "Goal", "GOAL"] {
+        let parsed = parse(&format!("RECALL WHERE type = \"{text}\""), Options::default()).unwrap();
+        assert_eq!(parsed.query.to_string(), "RECALL WHERE type = \"goal\"");
+    }
 }
 
 #[test]

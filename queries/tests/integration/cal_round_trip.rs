@@ -34,7 +34,7 @@ proptest! {
 
     #[test]
     fn binding_a_query_without_parameters_changes_nothing(query in trees::query()) {
-        match bind(&query, &Bindings::new()) {
+        match bind(&query, &Bindings::new(), Options::default()) {
             Ok(bound) => prop_assert_eq!(bound, query),
             Err(error) => prop_assert!(error.code() == Code::E008 && print(&query).contains('$'), "{}", error),
         }

@@ -408,7 +408,7 @@ fn check(grains: &[(String, Index)], statements: &[String]) -> Result<(), TestCa
     for text in statements {
         // Shortcuts that exclude one another come up now and then.
         let Ok(parsed) = parse(text, Options::default()) else { continue };
-        let query = bind(&parsed.query, &Bindings::new()).unwrap();
+        let query = bind(&parsed.query, &Bindings::new(), Options::default()).unwrap();
         let is_assembly = matches!(query.statement, Statement::Assemble(_));
         let answer =
             runtime.block_on(executor.run(&query)).map_err(|error| TestCaseError::fail(format!("{text}\n{error}")))?;

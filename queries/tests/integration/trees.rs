@@ -55,6 +55,12 @@ fn number() -> impl Strategy<Value = Number> {
     ]
 }
 
+/// A number from 0 to 1, or a parameter.
+fn part() -> impl Strategy<Value = Value> {
+    let number = "0(\\.[0-9]{1,9})?|1(\\.0{1,3})?".prop_map(|text| Value::Number(Number::parse(&text).unwrap()));
+    prop_oneof![number, parameter().prop_map(Value::Parameter)]
+}
+
 fn time_text() -> impl Strategy<Value = String> {
     let fixed = ["today", "yesterday", "last week", "3 days ago", "2026-01-15", "2026-01-15T10:00:00Z"];
     select(fixed.map(str::to_owned).to_vec())
@@ -432,8 +438,10 @@ fn set_clauses(setter: Setter) -> BoxedStrategy<Vec<SetClause>> {
         .map(|field| {
             let value = match field {
                 KnownField::Tags => vec(text().prop_map(Value::Text), 0..3).prop_map(Value::Array).boxed(),
+                KnownField::Confidence | KnownField::Importance => part().boxed(),
                 field => value_of(&Field::Known(field)),
             };
+            let value = value.prop_filter("an empty text", |value| value.as_text() != Some(""));
             let clause = value.prop_map(move |value| SetClause { field, value, span: Span::default() });
             if must(&field) { clause.prop_map(Some).boxed() } else { of(clause).boxed() }
         })

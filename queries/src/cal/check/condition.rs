@@ -28,7 +28,8 @@ pub(crate) fn operator(field: &Field, operator: Operator, span: Span) -> Result<
         .valid_values(names))
 }
 
-/// Checks one value that `field` is compared with, and rewrites a type name of another version to that of CAL 1.0.
+/// Checks one value that `field` is compared with, and rewrites a type name in another case or of another version to that of
+/// CAL 1.0.
 /// Parameters are checked when they are bound.
 ///
 /// # Errors
@@ -49,7 +50,8 @@ pub(crate) fn scalar(checker: &mut Checker, field: &Field, value: &mut Value, sp
         (FieldKind::Type, Value::Text(text)) => {
             let grain_type = GrainType::parse(text, NameForm::Singular, checker.options.aliases);
             let grain_type = grain_type.map_err(|error| error.at(span))?;
-            if !grain_type.name().eq_ignore_ascii_case(text) {
+            // The grains hold one spelling, whatever the query's is.
+            if grain_type.name() != text {
                 *value = Value::text(grain_type.name());
             }
             Ok(())

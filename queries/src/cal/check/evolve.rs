@@ -37,6 +37,17 @@ pub enum Setter {
 }
 
 impl Setter {
+    /// The fields that must say something: the grain specification takes no empty text there.
+    fn speaks(self, field: KnownField) -> bool {
+        let fields: &[KnownField] = match self {
+            Setter::Add(GrainType::Goal) => &[KnownField::Object],
+            Setter::Add(GrainType::Observation) => &[KnownField::ObserverId, KnownField::ObserverType],
+            Setter::Add(_) => &[KnownField::Subject, KnownField::Relation],
+            Setter::Supersede => &[],
+        };
+        fields.contains(&field)
+    }
+
     /// The fields that the statement may set.
     pub fn fields(self) -> impl Iterator<Item = KnownField> {
         let (base, more): (&[KnownField], &[KnownField]) = match self {
@@ -89,11 +100,28 @@ fn not_settable(setter: Setter, name: &str) -> CalError {
 /// Checks a value of a SET clause.
 ///
 /// # Errors
-/// E020 for a value of another kind, E063 for a goal state.
-pub(crate) fn value(checker: &mut Checker, field: KnownField, value: &mut Value, span: Span) -> Result<()> {
+/// E020 for a value of another kind, for one that is out of range, and for an empty text where grains have none; E063 for a
+/// goal state.
+pub(crate) fn value(
+    checker: &mut Checker,
+    setter: Setter,
+    field: KnownField,
+    value: &mut Value,
+    span: Span,
+) -> Result<()> {
     let named = Field::Known(field);
     match (field, &*value) {
         (_, Value::Parameter(_)) => Ok(()),
+        (KnownField::Confidence | KnownField::Importance, Value::Number(number))
+            if !(0.0..=1.0).contains(&number.as_f64()) =>
+        {
+            let shown: String = number.as_str().chars().take(32).collect();
+            let error = CalError::new(Code::E020, format!("\"{named}\" can't be {shown}.")).at(span);
+            Err(error.suggest("Write a number from 0 to 1."))
+        }
+        (_, Value::Text(text)) if text.is_empty() && setter.speaks(field) => {
+            Err(CalError::new(Code::E020, format!("\"{named}\" can't be empty.")).at(span).suggest("Write a text."))
+        }
         (KnownField::Tags | KnownField::DependsOn, Value::Array(items)) => condition::items(&named, items, span),
         _ if field.spec().kind == FieldKind::Items => Err(condition::wrong_kind(&named, "array", value).at(span)),
         _ => condition::scalar(checker, &named, value, span),

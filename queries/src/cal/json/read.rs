@@ -378,7 +378,7 @@ impl Reader {
             let field = required(object, "field", |name| evolve::field(setter, &clauses, string(name)?, NOWHERE))?;
             let value = required(object, "value", |value| {
                 let mut value = query_value(&mut self.checker, value)?;
-                evolve::value(&mut self.checker, field, &mut value, NOWHERE)?;
+                evolve::value(&mut self.checker, setter, field, &mut value, NOWHERE)?;
                 Ok(value)
             })?;
             clauses.push(SetClause { field, value, span: NOWHERE });

@@ -188,7 +188,7 @@ impl Parser<'_> {
             let field = evolve::field(setter, &clauses, name, span)?;
             self.expect(Symbol::Equal)?;
             let (mut value, span) = self.value()?;
-            evolve::value(&mut self.checker, field, &mut value, span)?;
+            evolve::value(&mut self.checker, setter, field, &mut value, span)?;
             clauses.push(SetClause { field, value, span });
         }
         Ok(clauses)
