@@ -3,6 +3,7 @@
 use super::assemble::Placed;
 use super::document::Entry;
 use super::grain::RenderGrain;
+use super::project::object_of;
 use super::words::{comma_joined, humanize, iso_time, relative_time, shortest_f64, text_of};
 use super::{Level, Style};
 use crate::cal::ast::{Budget, Sections};
@@ -202,7 +203,7 @@ impl<G: RenderGrain> Context<'_, G> {
             Variable::GrainSubject => field("subject"),
             Variable::GrainRelation => field("relation"),
             Variable::GrainHumanizedRelation => field("relation").map(|relation| humanize(&relation)),
-            Variable::GrainObject => field("object"),
+            Variable::GrainObject => object_of(grain),
             Variable::GrainConfidence => field("confidence"),
             Variable::GrainImportance => field("importance"),
             Variable::GrainTags => grain.field("structural_tags").map(comma_joined),

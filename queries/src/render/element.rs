@@ -100,10 +100,15 @@ pub fn triple(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
 /// `{"type": …, attributes…, "content": …}`; numbers stay numbers.
 pub fn json(projected: &Projected) -> Object<'static> {
     let mut object = Object::new();
-    // The attribute `type` of a reasoning is called otherwise beside the type of the grain.
     object.insert("type", projected.grain_type.name());
     for attribute in &projected.attributes {
-        let name = if attribute.name == "type" { "reasoning_type" } else { &attribute.name };
+        let name = match attribute.name.as_str() {
+            // A PROJECT means the type of the grain, which is there already.
+            "type" if projected.chosen => continue,
+            // The attribute `type` of a reasoning is called otherwise beside the type of the grain.
+            "type" => "reasoning_type",
+            name => name,
+        };
         let number = attribute.is_number.then(|| Number::parse(&attribute.value)).flatten();
         object.insert(
             name.to_owned(),

@@ -90,6 +90,15 @@ pub fn content(grain: &(impl RenderGrain + ?Sized)) -> String {
     }
 }
 
+/// The object of a grain, or what its type keeps in the place of one; `None` if it is empty.
+pub fn object_of(grain: &(impl RenderGrain + ?Sized)) -> Option<String> {
+    let text = match grain.grain_type() {
+        GrainType::Goal | GrainType::Action | GrainType::Observation | GrainType::Consensus => content(grain),
+        _ => grain.field("object").map_or_else(String::new, text_of),
+    };
+    (!text.is_empty()).then_some(text)
+}
+
 /// The first of the fields that isn't empty.
 fn first(grain: &(impl RenderGrain + ?Sized), names: &[&str]) -> String {
     let texts = names.iter().filter_map(|name| grain.field(name)).map(text_of);
@@ -267,6 +276,9 @@ fn shown(
         }
         ProjectField::Field(Field::Known(KnownField::Time)) => Some((said_time(time_of(grain), style), false)),
         ProjectField::Field(Field::Known(KnownField::Content)) => Some((event_text(grain), false)),
+        ProjectField::Field(Field::Known(KnownField::Object)) if grain.field("object").is_none() => {
+            Some((object_of(grain)?, false))
+        }
         ProjectField::Field(field) => {
             let value = value_of(grain, field)?;
             let is_time = field.spec().is_some_and(|spec| spec.kind == FieldKind::Time);

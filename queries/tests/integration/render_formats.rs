@@ -198,6 +198,46 @@ fn project_shows_what_is_asked_for_but_never_addresses_or_namespaces() {
 }
 
 #[test]
+fn a_projected_type_is_that_of_the_grain_and_stands_once() {
+    let shown = |query: &str, grain: &GrainView| rendered(query, std::slice::from_ref(grain));
+    assert_eq!(
+        shown("RECALL PROJECT content(object), attr(type) AS json", &belief("s", "r", "o")),
+        r#"[{"type":"belief","content":"o"}]"#
+    );
+    let reasoning = grain(r#"{"type":"reasoning","conclusion":"c","inference_method":"abductive","created_at":0}"#);
+    assert_eq!(
+        shown("RECALL reasonings PROJECT content(conclusion), attr(reasoning_type, type) AS json", &reasoning),
+        r#"[{"type":"reasoning","reasoning_type":"abductive","content":"c"}]"#
+    );
+    assert_eq!(
+        shown("RECALL reasonings AS json", &reasoning),
+        r#"[{"type":"reasoning","reasoning_type":"abductive","content":"c"}]"#
+    );
+    assert_eq!(
+        shown("RECALL reasonings PROJECT content(conclusion), attr(type) AS yaml", &reasoning),
+        "- type: reasoning\n  content: c"
+    );
+}
+
+#[test]
+fn the_object_of_a_grain_that_stores_none_is_what_its_type_keeps_instead() {
+    for (stored, object) in [
+        (r#"{"type":"goal","description":"rest","goal_state":"active","created_at":0}"#, "rest"),
+        (r#"{"type":"goal","object":"sleep","description":"rest","goal_state":"active","created_at":0}"#, "sleep"),
+        (r#"{"type":"action","tool_name":"t","content":"done","created_at":0}"#, "done"),
+        (r#"{"type":"observation","observer_id":"a","observer_type":"agent","content":"rain","created_at":0}"#, "rain"),
+        (r#"{"type":"consensus","agreed_content":"yes","created_at":0}"#, "yes"),
+        (r#"{"type":"event","content":"hi","created_at":0}"#, ""),
+    ] {
+        let grain = grain(stored);
+        let text = rendered("RECALL PROJECT content(object) AS text", std::slice::from_ref(&grain));
+        assert_eq!(text, format!("[{}] {object}", grain.grain_type), "{stored}");
+        let query = "ASSEMBLE FROM a: (RECALL) FORMAT TEMPLATE { ELEMENT { {{grain.object}} } }";
+        assert_eq!(assembled(query, &[vec![grain]]).text, format!("{object}\n"), "{stored}");
+    }
+}
+
+#[test]
 fn grains_of_several_types_are_grouped_where_the_format_groups() {
     let grains = [
         belief("alice", "prefers", "tea"),
