@@ -48,6 +48,8 @@ pub const MAX_COALESCE_BRANCHES: usize = 5;
 pub const CHUNK_TOKENS: std::ops::RangeInclusive<u32> = 20..=1000;
 /// Tokens of a streamed chunk when STREAM doesn't say.
 pub const DEFAULT_CHUNK_TOKENS: u32 = 100;
+/// Versions of a grain that HISTORY looks at; it answers the newest of them.
+pub const MAX_CHAIN: usize = 10_000;
 /// Versions that HISTORY answers at most.
 pub const MAX_HISTORY_VERSIONS: usize = 100;
 /// Bytes of all sections of a template together; more is E092.

@@ -99,7 +99,7 @@ impl<'e> Corpus<'e> {
 
     /// What became of all grains; `None` if that is too much to hold, or if the store may not be asked: a plan that is made
     /// without asking joins what the tables say when it runs.
-    async fn fates(&self, asks: bool) -> Result<Option<Arc<Fates>>> {
+    pub(super) async fn fates(&self, asks: bool) -> Result<Option<Arc<Fates>>> {
         match asks {
             true => self.fates.get(self.context).await,
             false => Ok(None),

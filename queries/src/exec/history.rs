@@ -12,7 +12,7 @@ use super::error::Result;
 use super::recall::{unbound, within};
 use super::{Answer, Hit, Reader, shown};
 use crate::cal::ast::{History, NamespaceScope, Target, Value};
-use crate::cal::limits::MAX_HISTORY_VERSIONS;
+use crate::cal::limits::{MAX_CHAIN, MAX_HISTORY_VERSIONS};
 use crate::cal::time::TimePoint;
 use crate::cal::{CalError, Code};
 
@@ -33,12 +33,18 @@ impl Reader<'_, '_> {
         self.newest_first(among(&chain)).await
     }
 
-    /// The addresses that supersession links with `start`, whichever member of the chain it is.
-    pub(super) async fn chain(&self, start: String) -> Result<Vec<String>> {
+    /// The addresses that supersession links with `start`, whichever member of the chain it is, in order. The whole chain: which
+    /// of its versions are the newest is known only then.
+    async fn chain(&self, start: String) -> Result<Vec<String>> {
+        let fates = self.corpus.fates(true).await?;
         let mut known: BTreeSet<String> = BTreeSet::from([start.clone()]);
         let mut frontier = vec![start];
-        // A chain that forks is followed into every branch, as far as versions are shown.
-        while !frontier.is_empty() && known.len() <= MAX_HISTORY_VERSIONS {
+        // What is held in memory leads along the chain without a query for each link. The queries find what isn't held: all
+        // branches of a chain that forks, and the chains of a lake whose fates are too many.
+        while !frontier.is_empty() && known.len() < MAX_CHAIN {
+            if let Some(fates) = &fates {
+                frontier = fates.linked(frontier, &mut known, MAX_CHAIN);
+            }
             let listed =
                 |column: &str| in_list(col(column), frontier.iter().map(|one| lit(one.as_str())).collect(), false);
             let links = self.corpus.links(listed(OLD).or(listed(NEW))).await?;

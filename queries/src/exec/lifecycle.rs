@@ -2,8 +2,8 @@
 //!
 //! It is read once for a version of the lake. A lake with more such events than [`MOST`] is asked by joins instead.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
 use arrow::compute::cast;
@@ -41,6 +41,8 @@ pub(super) struct Fates {
     of: HashMap<ContentAddress, Fate>,
     /// The verification statuses.
     statuses: Vec<String>,
+    /// Supersessions from the newer grain to the older, in order: made when first asked for.
+    back: OnceLock<Vec<(ContentAddress, ContentAddress)>>,
 }
 
 /// What a context keeps of the fates of its grains: nothing yet, all of them, or that there are too many.
@@ -138,6 +140,33 @@ impl Fates {
             return Fate::default();
         }
         address.parse().ok().and_then(|address| self.of.get(&address).copied()).unwrap_or_default()
+    }
+
+    /// Adds to `known` the grains that supersession links with those of `frontier`, in both directions, until there are `most`
+    /// of them; answers `frontier` and what was added. A grain in whose place several others came leads to one of them here.
+    pub(super) fn linked(&self, frontier: Vec<String>, known: &mut BTreeSet<String>, most: usize) -> Vec<String> {
+        let mut reached = frontier;
+        let mut at = 0;
+        while let Some(address) = reached.get(at).filter(|_| known.len() < most) {
+            at += 1;
+            let Ok(address) = address.parse::<ContentAddress>() else { continue };
+            let successor = self.of.get(&address).and_then(|fate| fate.successor);
+            let near = successor.into_iter().chain(self.predecessors(address)).map(|near| near.to_string());
+            reached.extend(near.filter(|near| known.insert(near.clone())));
+        }
+        reached
+    }
+
+    /// The grains whose place `address` took first.
+    fn predecessors(&self, address: ContentAddress) -> impl Iterator<Item = ContentAddress> {
+        let back = self.back.get_or_init(|| {
+            let links = self.of.iter().filter_map(|(old, fate)| Some((fate.successor?, *old)));
+            let mut links: Vec<_> = links.collect();
+            links.sort_unstable();
+            links
+        });
+        let first = back.partition_point(|(new, _)| *new < address);
+        back.get(first..).unwrap_or_default().iter().take_while(move |(new, _)| *new == address).map(|(_, old)| *old)
     }
 
     /// The verification status that `fate` says.
