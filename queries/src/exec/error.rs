@@ -20,18 +20,26 @@ pub enum ExecutionError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A grain that a statement would write breaks a rule of the grain specification.
-    #[error("{code}: {error}", code = .0.code.name(), error = .0)]
+    #[error("{code}: {message}", code = .0.code.name(), message = of_grain(.0))]
     Grain(GrainError),
     /// The lake takes no such grain.
     #[error("{code}: {message}")]
     Refused {
         /// The code of the grain specification.
         code: String,
-        /// Why.
+        /// Why, without the code.
         message: String,
         /// True if the terms of a grain forbid it (OMS 1.3, section 23), and not its form.
         by_policy: bool,
     },
+}
+
+/// What is wrong with a grain. Its author has written fields, so these are told, and no bytes.
+fn of_grain(error: &GrainError) -> String {
+    match &error.field {
+        Some(field) => format!("{} (field `{field}`)", error.message),
+        None => error.message.to_string(),
+    }
 }
 
 impl From<DataFusionError> for ExecutionError {
@@ -76,6 +84,16 @@ impl ExecutionError {
         }
     }
 
+    /// What is wrong, without the code.
+    pub fn message(&self) -> String {
+        match self {
+            ExecutionError::Cal(error) => error.message().to_owned(),
+            ExecutionError::Grain(error) => of_grain(error),
+            ExecutionError::Refused { message, .. } => message.clone(),
+            ExecutionError::Store(_) | ExecutionError::Engine(_) => self.to_string(),
+        }
+    }
+
     /// The error object of a response (CAL 1.0, section 22).
     pub fn to_json(&self) -> Json<'static> {
         if let ExecutionError::Cal(error) = self {
@@ -83,7 +101,7 @@ impl ExecutionError {
         }
         let mut object = Object::new();
         object.insert("code", self.code().to_owned());
-        object.insert("message", self.to_string());
+        object.insert("message", self.message());
         object.insert(
             "suggestion",
             match self {
@@ -102,3 +120,20 @@ impl ExecutionError {
 
 /// What the functions of execution answer.
 pub type Result<T> = std::result::Result<T, ExecutionError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gristmill_schemas::error::ErrorCode;
+
+    #[test]
+    fn an_error_of_a_grain_says_its_code_once_and_no_byte() {
+        let range = GrainError::new(ErrorCode::Range, "must be in [0.0, 1.0], is 7").field("importance").at(12);
+        let error = ExecutionError::from(range);
+        assert_eq!(error.to_string(), "ERR_RANGE: must be in [0.0, 1.0], is 7 (field `importance`)");
+        let told = error.to_json();
+        assert_eq!(told.get("code").and_then(Json::as_str), Some("ERR_RANGE"));
+        let message = told.get("message").and_then(Json::as_str);
+        assert_eq!(message, Some("must be in [0.0, 1.0], is 7 (field `importance`)"));
+    }
+}
