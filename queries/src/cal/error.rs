@@ -286,7 +286,7 @@ impl std::error::Error for CalError {}
 /// What CAL functions answer.
 pub type Result<T> = std::result::Result<T, CalError>;
 
-/// A code of the warning registry.
+/// A code of the warning registry, or from [`WarningCode::W101`] one of this engine: the registry has none for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WarningCode {
     /// A relation that begins with `mg:` and is not in the vocabulary.
@@ -299,6 +299,10 @@ pub enum WarningCode {
     W004,
     /// The format was set to `toon` because the budget is tight.
     W005,
+    /// An option that changes nothing here.
+    W101,
+    /// A source of an ASSEMBLE failed and was left out.
+    W102,
 }
 
 impl WarningCode {
@@ -310,6 +314,8 @@ impl WarningCode {
             WarningCode::W003 => "CAL-W003",
             WarningCode::W004 => "CAL-W004",
             WarningCode::W005 => "CAL-W005",
+            WarningCode::W101 => "CAL-W101",
+            WarningCode::W102 => "CAL-W102",
         }
     }
 }

@@ -1,34 +1,39 @@
 //! ASSEMBLE: sources run at the same time, then a budget is shared among their grains and the context is written.
+//!
+//! What its WITH says of how grains are found and told, it says to each of its sources.
 
+use std::borrow::Cow;
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use futures::future::join_all;
 
 use super::error::{ExecutionError, Result};
-use super::recall::{Scope, unbound};
+use super::recall::{Grains, Scope, unbound};
 use super::{Answer, Hit, Reader, shown};
 use crate::cal::ast::*;
 use crate::cal::template::registry::Registry;
 use crate::cal::vocabulary::Format;
 use crate::cal::{CalError, Code, Warning, WarningCode};
-use crate::render::assemble::auto_toon;
+use crate::render::assemble::{Placed, auto_toon};
 use crate::render::budget::{budget_of, priority_order};
 use crate::render::{AssemblyInput, Layout, SourceInput, Style, Template, assemble, stream};
 
 /// What a source yielded.
-type Yield = Result<Arc<Vec<Hit>>>;
+type Yield = Result<Arc<Grains>>;
 
 impl Reader<'_, '_> {
     pub(super) async fn assemble(&self, statement: &Assemble, scope: &Scope) -> Result<Answer> {
         // A template that isn't there is told before anything is read.
         let sections = sections(statement, &self.executor.templates())?;
         let template = sections.as_ref().map(|(sections, preset)| Template::new(sections, *preset)).transpose()?;
-        let found: Vec<Yield> = join_all(statement.sources.iter().map(|source| self.source(source, scope))).await;
+        let running = statement.sources.iter().map(|source| self.source(source, &statement.options, scope));
+        let found: Vec<Yield> = join_all(running).await;
         let mut warnings = shown::warnings(&options_without_dedup(&statement.options));
         warnings.extend(failures(statement, &found)?);
         let sources = statement.sources.iter().zip(&found).map(|(source, found)| SourceInput {
             label: source.label.as_deref(),
-            grains: found.as_ref().map_or(&[][..], |hits| hits),
+            grains: found.as_ref().map_or(&[][..], |grains| &grains.hits),
             projection: match &source.body {
                 SourceBody::Recall(recall) => recall.projection(),
                 SourceBody::Binding(_) => None,
@@ -54,12 +59,12 @@ impl Reader<'_, '_> {
             let message = "The budget is tight, so the context is written as toon.".to_owned();
             warnings.push(Warning { code: WarningCode::W005, message, span: None });
         }
-        Ok(answer(statement, &input, warnings))
+        Ok(answer(statement, &input, &found, warnings))
     }
 
-    async fn source(&self, source: &Source, scope: &Scope) -> Yield {
+    async fn source(&self, source: &Source, options: &[WithOption], scope: &Scope) -> Yield {
         match &source.body {
-            SourceBody::Recall(recall) => Ok(Arc::new(self.grains(recall, scope).await?)),
+            SourceBody::Recall(recall) => Ok(Arc::new(self.grains(&handed_down(recall, options), scope).await?)),
             SourceBody::Binding(parameter) => {
                 Ok(Arc::clone(scope.grains.get(&parameter.name).ok_or_else(|| unbound(parameter))?))
             }
@@ -67,15 +72,52 @@ impl Reader<'_, '_> {
     }
 }
 
+/// `recall` as a source of an ASSEMBLE with these options: it takes over those that speak of how grains are found and what is
+/// told of each, unless it says the same itself. The others are about the context.
+pub(super) fn handed_down<'r>(recall: &'r Recall, options: &[WithOption]) -> Cow<'r, Recall> {
+    let of_grains = |option: &&WithOption| {
+        matches!(
+            option,
+            WithOption::Superseded
+                | WithOption::ScoreBreakdown
+                | WithOption::Explanation
+                | WithOption::Provenance
+                | WithOption::ContradictionDetection
+                | WithOption::Diversity(_)
+        )
+    };
+    let said = |option: &&WithOption| recall.options.iter().any(|own| discriminant(own) == discriminant(*option));
+    let new: Vec<WithOption> = options.iter().filter(of_grains).filter(|option| !said(option)).cloned().collect();
+    if new.is_empty() {
+        return Cow::Borrowed(recall);
+    }
+    let mut recall = recall.clone();
+    recall.options.extend(new);
+    Cow::Owned(recall)
+}
+
+/// The LETs of a query. Those that hold grains are sources of an ASSEMBLE, and take over its options as others do.
+pub(super) fn lets(query: &Query) -> Cow<'_, [Let]> {
+    let (Statement::Assemble(assemble) | Statement::Explain(Explainable::Assemble(assemble))) = &query.statement else {
+        return Cow::Borrowed(&query.lets);
+    };
+    let mut lets = query.lets.clone();
+    for binding in lets.iter_mut().filter(|binding| binding.extract.is_none()) {
+        if let Cow::Owned(recall) = handed_down(&binding.query, &assemble.options) {
+            binding.query = recall;
+        }
+    }
+    Cow::Owned(lets)
+}
+
 /// Writes the context and tells about it.
-fn answer(statement: &Assemble, input: &AssemblyInput<'_, Hit>, warnings: Vec<Warning>) -> Answer {
+fn answer(statement: &Assemble, input: &AssemblyInput<'_, Hit>, found: &[Yield], warnings: Vec<Warning>) -> Answer {
     let assembled = assemble(input);
-    let results: Vec<_> = assembled
-        .grains
-        .iter()
-        .filter_map(|placed| input.sources.get(placed.source)?.grains.get(placed.grain))
-        .map(shown::plain_entry)
-        .collect();
+    let entry = |placed: &Placed| {
+        let source = found.get(placed.source)?.as_ref().ok()?;
+        Some(shown::noted_entry(source.hits.get(placed.grain)?, &source.plain))
+    };
+    let results: Vec<_> = assembled.grains.iter().filter_map(entry).collect();
     let counts = statement.sources.iter().zip(&assembled.sources).enumerate();
     let counts = counts
         .map(|(at, (source, outcome))| (source.label.clone().unwrap_or_else(|| at.to_string()), outcome.included));
@@ -112,7 +154,7 @@ fn failures(statement: &Assemble, found: &[Yield]) -> Result<Vec<Warning>> {
         let label = source.label.as_deref().unwrap_or("without label");
         let message = format!("The source {label} failed and was left out: {error}");
         first.get_or_insert_with(|| error.to_string());
-        warnings.push(Warning { code: WarningCode::W004, message, span: Some(source.span) });
+        warnings.push(Warning { code: WarningCode::W102, message, span: Some(source.span) });
     }
     match first {
         Some(why) if warnings.len() == found.len() => {

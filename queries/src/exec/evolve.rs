@@ -296,6 +296,9 @@ fn texts(value: &Value) -> Option<Vec<String>> {
 /// How sure a belief is that doesn't say.
 const DEFAULT_CONFIDENCE: f64 = 0.5;
 
+/// The type of an observer that isn't said, and the name of an agent that has none.
+const AGENT: &str = "agent";
+
 /// Puts in what the grain specification wants of a type and CAL doesn't ask for, and what the session says.
 fn complete(fields: &mut Object<'static>, grain_type: GrainType, session: &Session) {
     let mut default = |name: &'static str, value: Json<'static>| {
@@ -310,8 +313,9 @@ fn complete(fields: &mut Object<'static>, grain_type: GrainType, session: &Sessi
         }
         GrainType::Goal => default("goal_state", Json::from("active")),
         GrainType::Observation => {
-            default("observer_id", Json::from(session.user.clone().unwrap_or_else(|| "agent".to_owned())));
-            default("observer_type", Json::from("agent"));
+            // Whoever the memory is about, it is the agent that observed.
+            default("observer_id", Json::from(session.agent.clone().unwrap_or_else(|| AGENT.to_owned())));
+            default("observer_type", Json::from(AGENT));
         }
         _ => {}
     }

@@ -6,6 +6,7 @@
 use datafusion::prelude::DataFrame;
 use gristmill_schemas::json::{Json, Object};
 
+use super::assembly::handed_down;
 use super::error::Result;
 use super::recall::Scope;
 use super::stages::Flow;
@@ -131,7 +132,10 @@ impl Reader<'_, '_> {
             }
             object.insert("allocated", share);
             match &source.body {
-                SourceBody::Recall(recall) => object.insert("plan", self.explain_recall(recall, scope).await?),
+                SourceBody::Recall(recall) => {
+                    let recall = handed_down(recall, &assemble.options);
+                    object.insert("plan", self.explain_recall(&recall, scope).await?)
+                }
                 SourceBody::Binding(parameter) => object.insert("let", parameter.name.clone()),
             };
             sources.push(Json::Object(object));

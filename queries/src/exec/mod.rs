@@ -63,7 +63,7 @@ use crate::cal::{
 use corpus::Corpus;
 pub(crate) use functions::words_of;
 pub(crate) use lifecycle::FateCache;
-use recall::{Planned, Planner, Scope};
+use recall::{Grains, Planned, Planner, Scope};
 use stages::{Flow, VALUE};
 
 /// Executes CAL for one session.
@@ -167,14 +167,15 @@ impl Executor {
     async fn query(&self, corpus: &Corpus<'_>, query: &Query) -> Result<Answer> {
         let asks = !matches!(query.statement, Statement::Explain(_));
         let reader = Reader { executor: self, corpus, planner: Planner { corpus, asks } };
-        let scope = reader.bindings(&query.lets, &Scope::default()).await?;
+        let lets = assembly::lets(query);
+        let scope = reader.bindings(&lets, &Scope::default()).await?;
         match &query.statement {
             Statement::Recall(recall) => reader.recall(recall, &scope).await,
             Statement::Assemble(assemble) => reader.assemble(assemble, &scope).await,
             Statement::SetOperation(operation) => reader.set_operation(operation, &scope).await,
             Statement::Exists(exists) => reader.exists(exists).await,
             Statement::History(history) => reader.history(history).await,
-            Statement::Explain(explained) => reader.explain(explained, &query.lets, &scope).await,
+            Statement::Explain(explained) => reader.explain(explained, &lets, &scope).await,
             Statement::Describe(describe) => Ok(self.describe(describe)),
             Statement::Batch(batch) => reader.batch(batch, &scope).await,
             Statement::Coalesce(coalesce) => reader.coalesce(coalesce, &scope).await,
@@ -278,8 +279,8 @@ impl Reader<'_, '_> {
                     scope.values.insert(binding.name.clone(), values);
                 }
                 None if self.planner.asks => {
-                    let hits = self.grains(&binding.query, &scope).await?;
-                    scope.grains.insert(binding.name.clone(), Arc::new(hits));
+                    let grains = self.grains(&binding.query, &scope).await?;
+                    scope.grains.insert(binding.name.clone(), Arc::new(grains));
                 }
                 None => {
                     scope.grains.insert(binding.name.clone(), Arc::default());
@@ -293,7 +294,7 @@ impl Reader<'_, '_> {
     ///
     /// # Errors
     /// E021 if it yields something else.
-    async fn grains(&self, recall: &Recall, scope: &Scope) -> Result<Vec<Hit>> {
+    async fn grains(&self, recall: &Recall, scope: &Scope) -> Result<Grains> {
         if !shape(&recall.stages).is_of_grains() {
             let message = "A source holds grains, not a count, values or groups.";
             let advice = "Leave COUNT, GROUP BY, SUBJECTS, OBJECTS and HASHES out of it.";
@@ -302,7 +303,7 @@ impl Reader<'_, '_> {
         let planned = self.planner.plan(recall, scope).await?;
         let flow = Flow::new(planned.matched.clone()).through(&planned.stages)?.finish()?;
         let hits = self.hits_of(flow, &planned).await?;
-        shown::diverse(hits, &recall.options)
+        Ok(Grains { hits: shown::diverse(hits, &recall.options)?, plain: planned.plain })
     }
 
     async fn hits_of(&self, flow: Flow, planned: &Planned) -> Result<Vec<Hit>> {

@@ -31,7 +31,16 @@ use crate::cal::{CalError, Code};
 #[derive(Clone, Default)]
 pub(super) struct Scope {
     pub(super) values: BTreeMap<String, DataFrame>,
-    pub(super) grains: BTreeMap<String, Arc<Vec<Hit>>>,
+    pub(super) grains: BTreeMap<String, Arc<Grains>>,
+}
+
+/// The grains of a RECALL.
+#[derive(Default)]
+pub(super) struct Grains {
+    /// The grains, in order.
+    pub(super) hits: Vec<Hit>,
+    /// The query that found them, without shortcuts.
+    pub(super) plain: Recall,
 }
 
 /// A RECALL that is ready to run.

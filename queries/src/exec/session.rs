@@ -11,6 +11,8 @@ pub struct Session {
     pub namespace: Option<String>,
     /// The user that MY means.
     pub user: Option<String>,
+    /// The agent that works for the user: the observer of observations that name none.
+    pub agent: Option<String>,
     /// What "now" is, in milliseconds since the epoch.
     pub now_ms: i64,
     /// ADD, SUPERSEDE and REVERT may be executed (tier 1).
@@ -29,6 +31,7 @@ impl Session {
         Session {
             namespace: None,
             user: None,
+            agent: None,
             now_ms,
             writes: false,
             auto_toon: false,

@@ -18,7 +18,7 @@ use crate::render::{self, Style, render_recall};
 pub(super) fn fill(answer: &mut Answer, hits: &[Hit], recall: &Recall, plain: &Recall, now_ms: i64) {
     answer.results = hits.iter().map(|hit| entry(hit, recall, plain)).collect();
     if let Some(fields) = selected(&recall.stages) {
-        answer.rows = Some(hits.iter().map(|hit| row(hit, fields)).collect());
+        answer.rows = Some(hits.iter().map(|hit| row(hit, &fields)).collect());
     }
     if let Some(format) = recall.format.filter(|_| shape(&recall.stages).is_of_grains()) {
         let style = Style::new(now_ms, &recall.options, None);
@@ -33,7 +33,7 @@ pub(super) fn fill(answer: &mut Answer, hits: &[Hit], recall: &Recall, plain: &R
 pub(super) fn entry(hit: &Hit, recall: &Recall, plain: &Recall) -> Entry {
     Entry {
         grain: match selected(&recall.stages) {
-            Some(fields) => row(hit, fields),
+            Some(fields) => row(hit, &fields),
             None => hit.view.payload.clone(),
         },
         score: hit.score,
@@ -45,20 +45,28 @@ pub(super) fn entry(hit: &Hit, recall: &Recall, plain: &Recall) -> Entry {
 
 /// A grain of a statement that has no WITH and no stages.
 pub(super) fn plain_entry(hit: &Hit) -> Entry {
-    let nothing = Recall::default();
-    entry(hit, &nothing, &nothing)
+    noted_entry(hit, &Recall::default())
 }
 
-/// The fields that the last SELECT keeps.
-fn selected(stages: &[Stage]) -> Option<&[Field]> {
-    stages.iter().rev().find_map(|stage| match &stage.kind {
-        StageKind::Select(fields) => Some(fields.as_slice()),
-        _ => None,
-    })
+/// A grain as it is stored, with what the WITH options of `plain` add.
+pub(super) fn noted_entry(hit: &Hit, plain: &Recall) -> Entry {
+    entry(hit, &Recall::default(), plain)
 }
 
-fn row(hit: &Hit, fields: &[Field]) -> Object<'static> {
-    let cell = |field: &Field| Some((field.to_string(), value_of(hit, field)?.into_owned().into_owned()));
+/// The fields that are left when each SELECT has kept its own, in the order of the last; `None` without any SELECT.
+fn selected(stages: &[Stage]) -> Option<Vec<&Field>> {
+    let mut kept: Option<Vec<&Field>> = None;
+    for stage in stages {
+        if let StageKind::Select(fields) = &stage.kind {
+            let left = |field: &&Field| kept.as_ref().is_none_or(|before| before.contains(field));
+            kept = Some(fields.iter().filter(left).collect());
+        }
+    }
+    kept
+}
+
+fn row(hit: &Hit, fields: &[&Field]) -> Object<'static> {
+    let cell = |field: &&Field| Some((field.to_string(), value_of(hit, field)?.into_owned().into_owned()));
     fields.iter().filter_map(cell).collect()
 }
 
@@ -98,7 +106,7 @@ fn notes(hit: &Hit, plain: &Recall) -> Object<'static> {
 
 /// Warnings of options that were read and change nothing here.
 pub(super) fn warnings(options: &[WithOption]) -> Vec<Warning> {
-    let warn = |message: &str| Warning { code: WarningCode::W004, message: message.to_owned(), span: None::<Span> };
+    let warn = |message: &str| Warning { code: WarningCode::W101, message: message.to_owned(), span: None::<Span> };
     options
         .iter()
         .filter_map(|option| match option {

@@ -206,6 +206,7 @@ fn stage() -> impl Strategy<Value = String> {
         (1..8u32).prop_map(|count| format!("LIMIT {count}")),
         (0..4u32).prop_map(|count| format!("OFFSET {count}")),
         Just("SELECT subject, object, time".to_owned()),
+        Just("SELECT object, subject".to_owned()),
     ]
 }
 

@@ -343,7 +343,7 @@ impl Session<'_> {
         let mut answer = Answer::default();
         let mut values: Option<Vec<String>> = None;
         let mut bounded = false;
-        let mut chosen: Option<&[Field]> = None;
+        let mut chosen: Option<Vec<Field>> = None;
         for stage in stages {
             match &stage.kind {
                 StageKind::OrderBy(field, direction) => self.sort(&mut grains, field, *direction),
@@ -382,7 +382,11 @@ impl Session<'_> {
                     answer.groups = Some(groups);
                     return answer;
                 }
-                StageKind::Select(fields) => chosen = Some(fields),
+                StageKind::Select(fields) => {
+                    let before = chosen.take();
+                    let kept = |field: &Field| before.as_ref().is_none_or(|before: &Vec<Field>| before.contains(field));
+                    chosen = Some(fields.iter().filter(|field| kept(field)).cloned().collect());
+                }
                 StageKind::Project(_) => {}
             }
         }
@@ -393,7 +397,7 @@ impl Session<'_> {
                 grains.truncate(DEFAULT_LIMIT as usize);
             }
             answer.rows =
-                chosen.map(|fields| grains.iter().map(|at| self.row(*at, fields)).collect()).unwrap_or_default();
+                chosen.map(|fields| grains.iter().map(|at| self.row(*at, &fields)).collect()).unwrap_or_default();
             answer.grains = grains;
         }
         answer
