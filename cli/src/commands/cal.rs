@@ -9,7 +9,7 @@ use gristmill_queries::cal::grain_type::{PLURALS, SINGULARS};
 use gristmill_queries::cal::time::TimePoint;
 use gristmill_queries::cal::vocabulary::{DescribeTarget, Format as CalFormat, OptionName, Preset};
 use gristmill_queries::cal::words::Keyword;
-use gristmill_queries::cal::{Bindings, CalError, Code, Options, to_json};
+use gristmill_queries::cal::{Bindings, CalError, Code, Options, Query, Statement, to_json};
 use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Response, Session};
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::json::{Json, Object};
@@ -33,9 +33,24 @@ pub async fn run(context: &Context, arguments: Cal) -> Result<Outcome, Failure> 
     let bindings = bindings(&arguments.parameters)?;
     let mut running = Running::start(context, &arguments).await?;
     match text {
-        Some(text) => running.once(&text, &bindings, options, printing).await,
+        Some(text) => {
+            let outcome = running.once(&text, &bindings, options, printing).await?;
+            // The syntax is checked: the statement has run.
+            if exec::read(&text, options).is_ok_and(|parsed| is_definition(&parsed.query)) {
+                eprintln!("{FORGOTTEN}");
+            }
+            Ok(outcome)
+        }
         None => running.shell(&bindings, options, printing).await,
     }
+}
+
+/// What a run that defines a template and ends should say.
+const FORGOTTEN: &str = "gristmill: a template lives as long as its session, so this one is forgotten now; define it in the shell \
+                         (`gristmill cal` without a statement), or write FORMAT TEMPLATE { … } in the ASSEMBLE";
+
+fn is_definition(query: &Query) -> bool {
+    matches!(query.statement, Statement::DefineTemplate(_))
 }
 
 /// How answers are printed: for people, or as JSON.
@@ -107,6 +122,7 @@ fn failure(error: &ExecutionError, text: &[u8]) -> Failure {
             }
         }
         ExecutionError::Refused { by_policy: true, .. } => Failure::policy(error.to_string()),
+        ExecutionError::Refused { .. } | ExecutionError::Grain(_) => Failure::usage(error.to_string()),
         other => Failure::environment(other.code(), other),
     }
 }

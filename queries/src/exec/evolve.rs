@@ -12,7 +12,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, GrainType, encode_json};
 use gristmill_schemas::json::{Json, Object};
 
-use super::corpus::{NEW, OLD, names, no_such, target_address};
+use super::corpus::{NEW, names, no_such, target_address};
 use super::error::Result;
 use super::session::Session;
 use super::{Answer, Hit, Reader};
@@ -194,15 +194,13 @@ impl Reader<'_, '_> {
 
     /// The newest version after `address`. Where a chain forks, the branch whose address comes first.
     async fn head(&self, address: String) -> Result<String> {
+        let chain = self.chain(address.clone()).await?;
         let mut seen = std::collections::BTreeSet::from([address.clone()]);
         let mut head = address;
-        loop {
-            let links = self.corpus.links(col(OLD).eq(lit(head.as_str()))).await?;
-            match links.into_iter().find_map(|(_, new)| new) {
-                Some(next) if seen.insert(next.clone()) => head = next,
-                _ => return Ok(head),
-            }
+        while let Some(next) = chain.after(&head).filter(|next| seen.insert((*next).to_owned())) {
+            head = next.to_owned();
         }
+        Ok(head)
     }
 
     /// Counts a write against what the session may write in a minute.

@@ -16,6 +16,28 @@ use crate::cal::limits::{MAX_CHAIN, MAX_HISTORY_VERSIONS};
 use crate::cal::time::TimePoint;
 use crate::cal::{CalError, Code};
 
+/// Versions of a grain, by their addresses.
+pub(super) struct Chain {
+    versions: BTreeSet<String>,
+    /// Who was superseded by whom.
+    links: BTreeSet<(String, String)>,
+}
+
+impl Chain {
+    /// Adds a link; answers those of its ends that are new.
+    fn add(&mut self, (old, new): (String, String)) -> Vec<String> {
+        let ends = [old.clone(), new.clone()];
+        self.links.insert((old, new));
+        ends.into_iter().filter(|end| self.versions.insert(end.clone())).collect()
+    }
+
+    /// The version that took the place of `address`; where the chain forks, the one whose address comes first.
+    pub(super) fn after(&self, address: &str) -> Option<&str> {
+        let (old, new) = self.links.range((address.to_owned(), String::new())..).next()?;
+        (old == address).then_some(new.as_str())
+    }
+}
+
 impl Reader<'_, '_> {
     pub(super) async fn history(&self, history: &History) -> Result<Answer> {
         match history {
@@ -29,29 +51,29 @@ impl Reader<'_, '_> {
 
     async fn versions(&self, target: &Target) -> Result<Answer> {
         let start = self.corpus.resolve(target).await?;
-        let chain = self.chain(start).await?;
-        self.newest_first(among(&chain)).await
+        let versions: Vec<String> = self.chain(start).await?.versions.into_iter().collect();
+        self.newest_first(among(&versions)).await
     }
 
-    /// The addresses that supersession links with `start`, whichever member of the chain it is, in order. The whole chain: which
-    /// of its versions are the newest is known only then.
-    async fn chain(&self, start: String) -> Result<Vec<String>> {
+    /// What supersession links with `start`, whichever version of the chain it is. The whole chain: which of its versions are the
+    /// newest is known only then.
+    pub(super) async fn chain(&self, start: String) -> Result<Chain> {
         let fates = self.corpus.fates(true).await?;
-        let mut known: BTreeSet<String> = BTreeSet::from([start.clone()]);
+        let mut chain = Chain { versions: BTreeSet::from([start.clone()]), links: BTreeSet::new() };
         let mut frontier = vec![start];
         // What is held in memory leads along the chain without a query for each link. The queries find what isn't held: all
         // branches of a chain that forks, and the chains of a lake whose fates are too many.
-        while !frontier.is_empty() && known.len() < MAX_CHAIN {
+        while !frontier.is_empty() && chain.versions.len() < MAX_CHAIN {
             if let Some(fates) = &fates {
-                frontier = fates.linked(frontier, &mut known, MAX_CHAIN);
+                frontier = fates.linked(frontier, &mut chain.versions, MAX_CHAIN);
             }
             let listed =
                 |column: &str| in_list(col(column), frontier.iter().map(|one| lit(one.as_str())).collect(), false);
             let links = self.corpus.links(listed(OLD).or(listed(NEW))).await?;
-            let found = links.into_iter().flat_map(|(old, new)| [Some(old), new]).flatten();
-            frontier = found.filter(|one| known.insert(one.clone())).collect();
+            let links = links.into_iter().filter_map(|(old, new)| Some((old, new?)));
+            frontier = links.flat_map(|link| chain.add(link)).collect();
         }
-        Ok(known.into_iter().collect())
+        Ok(chain)
     }
 
     async fn triple(

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use gristmill_engine::ingest::{IngestOptions, OnError};
 use gristmill_engine::lake::Change;
+use gristmill_queries::cal::json::value_from_json;
 use gristmill_queries::cal::{Bindings, Effect, Options};
 use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Response, Session};
 use gristmill_queries::sql::{SqlOptions, lake_context};
@@ -108,6 +109,7 @@ fn overrule(session: &mut Session, says: &Json) {
         match key {
             "namespace" => session.namespace = value.as_str().map(str::to_owned),
             "user" | "user_id" => session.user = value.as_str().map(str::to_owned),
+            "agent" | "agent_id" => session.agent = value.as_str().map(str::to_owned),
             "tier1" => session.writes = value.as_bool() == Some(true),
             _ => {}
         }
@@ -170,8 +172,8 @@ async fn execute(
     if let Some(own) = case.get("session") {
         overrule(&mut session, own);
         for (name, value) in own.get("params").and_then(Json::as_object).into_iter().flat_map(Object::iter) {
-            let literal = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            bindings.insert_argument(name, &literal).map_err(|error| error.to_string())?;
+            let bound = value_from_json(value).and_then(|value| bindings.insert(name, value));
+            bound.map_err(|error| format!("${name}: {error}"))?;
         }
     }
     let tables = lake_context(&place.lake, &SqlOptions::default()).await.map_err(|error| error.to_string())?;

@@ -383,3 +383,31 @@ fn hostile_statements_end_in_their_code_before_anything_is_read() {
         assert_eq!((answer.code, total), (0, Some(0)), "{}", answer.err);
     }
 }
+
+#[test]
+fn a_cal_run_that_defines_a_template_and_ends_says_that_it_is_forgotten() {
+    let here = folder();
+    std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
+    assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
+    let define = "DEFINE TEMPLATE t ELEMENT { {{grain.object}} };";
+    for words in [&["cal", define][..], &["cal", "--format", "json", define]] {
+        let answer = run(here.path(), words, "");
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        assert!(answer.err.contains("forgotten"), "{words:?}: {}", answer.err);
+    }
+    let other = run(here.path(), &["cal", "DESCRIBE templates"], "");
+    assert!(!other.err.contains("forgotten"), "{}", other.err);
+}
+
+#[test]
+fn a_parameter_of_cal_may_name_a_type_of_another_version_if_the_query_may() {
+    let here = folder();
+    std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
+    assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
+    let count = ["--format", "json", "--param", "t=fact", "RECALL WHERE type = $t | COUNT"];
+    let with_aliases = run(here.path(), &[&["cal", "--aliases"][..], &count].concat(), "");
+    let value = Json::parse(with_aliases.out.as_bytes()).unwrap().get("value").and_then(Json::as_u64);
+    assert_eq!((with_aliases.code, value), (0, Some(1)), "{}", with_aliases.err);
+    let without = run(here.path(), &[&["cal"][..], &count].concat(), "");
+    assert!(without.code == 1 && without.out.contains("CAL-E003"), "{}", without.out);
+}
