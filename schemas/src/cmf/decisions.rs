@@ -160,11 +160,25 @@ fn a_change_of_the_classification_passes_the_check_and_is_never_taken_over() {
 }
 
 #[test]
-fn violations_are_told_in_the_order_of_the_registry() {
-    let before = Extensions::parse(&json(r#"{"security":{"labels":["a"],"objects":{"t":{}}}}"#)).unwrap();
-    let after = Extensions::parse(&json("{}")).unwrap();
-    let may_append = CapabilitySet::from_names(["append_labels"]).unwrap();
-    assert_eq!(validate(Some(&before), Some(&after), may_append).unwrap_err().slot, Slot::Labels);
+fn what_nobody_may_change_is_told_before_what_some_may() {
+    let first = |before: &str, after: &str, capabilities: &[&str]| {
+        let [before, after] = [before, after].map(|text| Extensions::parse(&json(text)).unwrap());
+        let capabilities = CapabilitySet::from_names(capabilities.iter().copied()).unwrap();
+        validate(Some(&before), Some(&after), capabilities).unwrap_err().slot
+    };
+    let labelled = r#"{"security":{"labels":["a"]}}"#;
+    for (before, after, slot) in [
+        ("{}", labelled, Slot::Objects),
+        (labelled, "{}", Slot::Objects),
+        (labelled, r#"{"security":{"data":{"t":{}}}}"#, Slot::Data),
+        ("{}", r#"{"security":{"subject":{"id":"a","type":"user"}}}"#, Slot::Subject),
+        ("{}", r#"{"security":{"subject":{"id":"a","type":"user"}},"agent":{"turn":1}}"#, Slot::Agent),
+        (labelled, r#"{"security":{},"http":{"headers":{"a":"b"}}}"#, Slot::Labels),
+        ("{}", r#"{"http":{"headers":{}},"delegation":{}}"#, Slot::Http),
+    ] {
+        assert_eq!(first(before, after, &[]), slot, "{before} {after}");
+    }
+    assert_eq!(first("{}", labelled, &["append_labels"]), Slot::Objects);
 }
 
 #[test]
@@ -212,8 +226,31 @@ fn integers_are_integers_by_value() {
     for thirteen in ["13", "13.0", "1.3e1"] {
         assert_eq!(size(thirteen), Ok(Some(13)), "{thirteen}");
     }
-    for none in ["1.5", "1e300", "9223372036854775808", "1e16"] {
+    for thirteen in [r#""13""#, r#"" +13 ""#, r#""13.00""#] {
+        assert_eq!(size(thirteen), Ok(Some(13)), "{thirteen}");
+    }
+    for none in ["1.5", "1e300", "9223372036854775808", "1e16", r#""""#, r#""1.5""#, r#""a""#, r#""1e1""#] {
         assert!(matches!(size(none), Err(CmfError::NotAnInteger { .. })), "{none}");
+    }
+}
+
+#[test]
+fn booleans_may_be_spelled_by_the_usual_words() {
+    let failed = |is_error: &str| {
+        let body = format!(r#"{{"tool_call_id":"1","tool_name":"n","is_error":{is_error}}}"#);
+        with_part("tool", "tool_result", &body).map(|message| match &message.content[0] {
+            Part::ToolResult(result) => result.is_error,
+            _ => panic!("no result"),
+        })
+    };
+    for yes in ["true", "1", "1.0", r#""true""#, r#""Yes""#, r#""ON""#, r#""1""#] {
+        assert_eq!(failed(yes), Ok(true), "{yes}");
+    }
+    for no in ["false", "0", r#""f""#, r#""off""#] {
+        assert_eq!(failed(no), Ok(false), "{no}");
+    }
+    for neither in ["null", "2", r#""""#, r#""maybe""#, r#"" true""#, "[]"] {
+        assert!(matches!(failed(neither), Err(CmfError::WrongType { .. })), "{neither}");
     }
 }
 

@@ -14,7 +14,7 @@ use chrono::{DateTime, FixedOffset, NaiveDateTime};
 use super::error::{CmfError, Place, quoted};
 use crate::json::{DEFAULT_DEPTH_LIMIT, Json, Number, Object};
 
-/// A type that JSON is read into, strictly.
+/// A type that JSON is read into: numbers and booleans also from their spelling in a string, all else strictly.
 pub(super) trait Read: Sized {
     /// What an error says should have stood there.
     const EXPECTED: &'static str;
@@ -173,7 +173,7 @@ macro_rules! record {
             /// The members that it has in JSON.
             pub const KEYS: &'static [&'static str] = &[$( $crate::cmf::record::key!($field $($key)?) ),*];
 
-            /// Reads it from JSON, strictly.
+            /// Reads it from JSON.
             ///
             /// # Errors
             /// [`CmfError`](crate::cmf::CmfError) with the path of the first member that is missing or malformed.
@@ -242,8 +242,27 @@ impl Write for String {
 impl Read for bool {
     const EXPECTED: &'static str = "boolean";
 
+    /// Its own two values, the usual words for them, and 0 and 1: whoever writes the format isn't held to one of them.
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        json.as_bool().ok_or_else(|| wrong_type::<Self>(json, place))
+        let value = match json {
+            Json::Bool(value) => Some(*value),
+            Json::String(text) => boolean_word(text),
+            Json::Number(number) => match whole(number) {
+                Some(0) => Some(false),
+                Some(1) => Some(true),
+                _ => None,
+            },
+            _ => None,
+        };
+        value.ok_or_else(|| wrong_type::<Self>(json, place))
+    }
+}
+
+fn boolean_word(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "on" | "1" => Some(true),
+        "false" | "f" | "no" | "n" | "off" | "0" => Some(false),
+        _ => None,
     }
 }
 
@@ -257,9 +276,24 @@ impl Read for i64 {
     const EXPECTED: &'static str = "integer";
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        let number = json.as_number().ok_or_else(|| wrong_type::<Self>(json, place))?;
-        whole(number).ok_or_else(|| CmfError::NotAnInteger { path: place.path(), found: quoted(number.as_str()) })
+        let (value, spelling) = match json {
+            Json::Number(number) => (whole(number), number.as_str()),
+            Json::String(text) => (spelled(text), &**text),
+            _ => return Err(wrong_type::<Self>(json, place)),
+        };
+        value.ok_or_else(|| CmfError::NotAnInteger { path: place.path(), found: quoted(spelling) })
     }
+}
+
+/// The integer that a text spells: digits, and perhaps a fraction of nothing.
+fn spelled(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let digits = match text.split_once('.') {
+        Some((digits, fraction)) if fraction.bytes().all(|byte| byte == b'0') => digits,
+        Some(_) => return None,
+        None => text,
+    };
+    digits.parse().ok()
 }
 
 /// The integer that a number is by value: `13.0` and `1.3e1` are thirteen as `13` is. What isn't spelled as an integer
@@ -281,7 +315,9 @@ impl Read for f64 {
     const EXPECTED: &'static str = "finite number";
 
     fn read(json: &Json, place: &Place) -> Result<Self, CmfError> {
-        json.as_f64().filter(|value| value.is_finite()).ok_or_else(|| wrong_type::<Self>(json, place))
+        let spelled = || json.as_str()?.trim().parse().ok();
+        let value = json.as_f64().or_else(spelled).filter(|value: &f64| value.is_finite());
+        value.ok_or_else(|| wrong_type::<Self>(json, place))
     }
 }
 

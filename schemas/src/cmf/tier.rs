@@ -21,7 +21,8 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// The slots, in the order of the registry (§3.2), in which they are checked.
+    /// The slots, in the order in which they are checked: what nobody may change before what some may. So a security slot that comes or
+    /// goes is told as a change of its subject or its objects, not of its labels (§5).
     pub enum Slot {
         /// The request.
         Request = "request",
@@ -39,10 +40,6 @@ vocabulary! {
         Meta = "meta",
         /// Session and lineage.
         Agent = "agent",
-        /// HTTP headers.
-        Http = "http",
-        /// Security labels.
-        Labels = "security.labels",
         /// Who asks, as a whole.
         Subject = "security.subject",
         /// The subject's roles.
@@ -57,6 +54,10 @@ vocabulary! {
         Objects = "security.objects",
         /// Data policies.
         Data = "security.data",
+        /// Security labels.
+        Labels = "security.labels",
+        /// HTTP headers.
+        Http = "http",
         /// The level of classification. It has no rule of change: the check passes over it, and a merge never takes it over.
         Classification = "security.classification",
         /// The delegation chain.
