@@ -1,5 +1,7 @@
 //! OpenRouter: the OpenAI dialect and what an aggregator adds to it.
 
+use std::borrow::Cow;
+
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::Request;
@@ -93,59 +95,67 @@ pub fn cache_read_priced(entry: &Json) -> bool {
     entry.get("pricing").and_then(|pricing| pricing.get("input_cache_read")).is_some_and(|price| !price.is_null())
 }
 
-/// The message of an error body for people: the aggregator's words, and whose fault it was and what the upstream said.
-pub fn error_message(body: &Json) -> Option<String> {
-    let error = body.get("error")?;
-    let message = error.get("message").and_then(Json::as_str).unwrap_or_default();
+/// The message of an error body for people: the aggregator's words, and whose fault it was and what the upstream said, as far as they are
+/// told (§9.4). Empty if nothing is.
+pub fn error_message(body: &Json) -> String {
+    let error = body.get("error").unwrap_or(&Json::Null);
+    let message = error.get("message").and_then(told).unwrap_or_default();
     let metadata = error.get("metadata").unwrap_or(&Json::Null);
-    let provider = metadata.get("provider_name").and_then(Json::as_str).filter(|name| !name.is_empty());
-    let upstream = metadata.get("raw").and_then(Upstream::read);
-    let told = upstream.map(|upstream| upstream.told());
-    Some(match (provider, told) {
-        (Some(provider), Some(told)) => format!("{message} ({provider}: {told})"),
-        (Some(provider), None) => format!("{message} (via {provider})"),
-        (None, Some(told)) => format!("{message} (upstream: {told})"),
-        (None, None) => message.to_owned(),
-    })
+    let provider = metadata.get("provider_name").and_then(told);
+    let upstream = metadata.get("raw").and_then(upstream);
+    let beside = match (provider, upstream) {
+        (Some(provider), Some(upstream)) => format!("({provider}: {upstream})"),
+        (Some(provider), None) => format!("(via {provider})"),
+        (None, Some(upstream)) => format!("(upstream: {upstream})"),
+        (None, None) => return message.into_owned(),
+    };
+    if message.is_empty() { beside } else { format!("{message} {beside}") }
 }
 
-/// What the upstream said.
-struct Upstream {
-    message: String,
-    request_id: Option<String>,
-}
+/// Where upstreams put their words, and the id under which they know the request.
+const MESSAGE_KEYS: [&str; 4] = ["message", "msg", "detail", "description"];
+const REQUEST_ID_KEYS: [&str; 4] = ["request_id", "requestId", "x-request-id", "id"];
 
-impl Upstream {
-    /// From an object, JSON text or plain text.
-    fn read(raw: &Json) -> Option<Upstream> {
-        match raw {
-            Json::Object(_) => Self::from_object(raw),
-            Json::String(text) if text.trim().is_empty() => None,
-            Json::String(text) => match Json::parse(text.as_bytes()) {
-                Ok(parsed @ Json::Object(_)) => Self::from_object(&parsed),
-                _ => Some(Upstream { message: text.to_string(), request_id: None }),
-            },
-            _ => None,
-        }
+/// A value as text, if it says anything.
+fn told<'j>(json: &'j Json) -> Option<Cow<'j, str>> {
+    match json {
+        Json::String(text) => Some(Cow::Borrowed(&**text)).filter(|text| !text.is_empty()),
+        Json::Null | Json::Bool(false) => None,
+        Json::Number(number) => Some(Cow::Borrowed(number.as_str())).filter(|_| number.as_f64() != 0.0),
+        Json::Array(items) if items.is_empty() => None,
+        Json::Object(members) if members.is_empty() => None,
+        other => Some(Cow::Owned(other.to_string())),
     }
+}
 
-    fn from_object(raw: &Json) -> Option<Upstream> {
-        let inner = raw.get("error").unwrap_or(&Json::Null);
-        let find = |keys: &[&str]| {
-            let places = [inner, raw].into_iter().flat_map(|place| keys.iter().filter_map(|key| place.get(key)));
-            places.filter_map(Json::as_str).find(|text| !text.is_empty()).map(str::to_owned)
+/// What the upstream said, and under which id: from an object, JSON text of one, or anything else, which speaks for itself.
+fn upstream(raw: &Json) -> Option<String> {
+    let Json::String(text) = raw else {
+        return match raw {
+            Json::Object(_) => joined(first_told(raw, MESSAGE_KEYS), raw),
+            Json::Null => None,
+            other => Some(other.to_string()),
         };
-        let message =
-            find(&["message", "msg", "detail", "description"]).or_else(|| inner.as_str().map(str::to_owned))?;
-        Some(Upstream { message, request_id: find(&["request_id", "requestId", "x-request-id", "id"]) })
+    };
+    let said = Some(Cow::Borrowed(&**text)).filter(|text| !text.trim().is_empty());
+    match Json::parse(text.as_bytes()) {
+        Ok(parsed @ Json::Object(_)) => joined(first_told(&parsed, MESSAGE_KEYS).or(said), &parsed),
+        _ => said.map(Cow::into_owned),
     }
+}
 
-    fn told(&self) -> String {
-        match &self.request_id {
-            Some(id) => format!("{} [req: {id}]", self.message),
-            None => self.message.clone(),
-        }
+fn joined(message: Option<Cow<'_, str>>, body: &Json) -> Option<String> {
+    let id = first_told(body, REQUEST_ID_KEYS).map(|id| format!("[req: {id}]"));
+    match (message, id) {
+        (Some(message), Some(id)) => Some(format!("{message} {id}")),
+        (message, id) => message.map(Cow::into_owned).or(id),
     }
+}
+
+/// The first of the `keys` that says anything: under `error`, then beside it.
+fn first_told<'j>(body: &'j Json, keys: [&str; 4]) -> Option<Cow<'j, str>> {
+    let places = [body.get("error"), Some(body)].into_iter().flatten();
+    places.flat_map(|place| keys.iter().filter_map(|key| place.get(key))).find_map(told)
 }
 
 #[cfg(test)]
@@ -160,9 +170,27 @@ mod tests {
             (r#"{"provider_name":"P","raw":"plain"}"#, "base (P: plain)"),
             (r#"{"provider_name":"P","raw":"  "}"#, "base (via P)"),
             (r#"{"raw":{"x":1}}"#, "base"),
+            (r#"{"raw":"{\"x\":1}"}"#, r#"base (upstream: {"x":1})"#),
+            (r#"{"raw":{"error":"why","id":"i"}}"#, "base (upstream: [req: i])"),
+            (r#"{"raw":{"error":{"detail":7},"msg":"m"}}"#, "base (upstream: 7)"),
+            (r#"{"provider_name":"P","raw":503}"#, "base (P: 503)"),
+            (r#"{"provider_name":"P","raw":{"error":{"message":"","msg":"m","request_id":0}}}"#, "base (P: m)"),
         ] {
             let text = format!(r#"{{"error":{{"message":"base","metadata":{metadata}}}}}"#);
-            assert_eq!(error_message(&Json::parse(text.as_bytes()).unwrap()).as_deref(), Some(told));
+            assert_eq!(error_message(&Json::parse(text.as_bytes()).unwrap()), told);
+        }
+    }
+
+    #[test]
+    fn an_aggregator_without_words_of_its_own_tells_whose_fault_it_was() {
+        for (body, told) in [
+            (r#"{"error":{"metadata":{"provider_name":"P"}}}"#, "(via P)"),
+            (r#"{"error":{"message":null,"metadata":{"raw":"plain"}}}"#, "(upstream: plain)"),
+            (r#"{"error":{"message":"only"}}"#, "only"),
+            (r#"{"error":"text"}"#, ""),
+            ("{}", ""),
+        ] {
+            assert_eq!(error_message(&Json::parse(body.as_bytes()).unwrap()), told, "{body}");
         }
     }
 }

@@ -225,5 +225,5 @@ pub fn usage_openai(input: &Json, target: &Json) -> Checked {
 
 pub fn openrouter_error_message(input: &Json, target: &Json) -> Checked {
     let message = openrouter::error_message(input.get("body").ok_or("no body")?);
-    only(target, "message", message.map_or(Json::Null, Json::from))
+    only(target, "message", Json::from(message))
 }
