@@ -8,6 +8,9 @@ use super::write::Workspace;
 /// The longest image file that is sent, in bytes.
 pub const IMAGE_LIMIT_BYTES: u64 = 32 << 20;
 
+/// The media type of an image whose type nobody tells.
+pub const ASSUMED_IMAGE_TYPE: &str = "image/png";
+
 /// The media type by a path's extension; PNG if it tells nothing.
 pub fn media_type_of_path(path: &str) -> &'static str {
     let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
@@ -15,7 +18,7 @@ pub fn media_type_of_path(path: &str) -> &'static str {
         Some("jpg" | "jpeg") => "image/jpeg",
         Some("gif") => "image/gif",
         Some("webp") => "image/webp",
-        _ => "image/png",
+        _ => ASSUMED_IMAGE_TYPE,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::tool::ToolDefinition;
-use super::{Message, Timestamp, Usage};
+use super::{Message, MessageStatus, Timestamp, Usage};
 use crate::json::{Json, Number, Object};
 
 /// One call of a model, in no provider's form.
@@ -97,6 +97,18 @@ pub struct Choice<'a> {
     pub stop_reason: Option<StopReason>,
 }
 
+impl Choice<'_> {
+    /// Why the answer ends. One that is whole and doesn't tell ended its turn, as one does that tells a reason of no known kind (§9.2,
+    /// §9.3).
+    pub fn reason(&self) -> StopReason {
+        self.stop_reason.unwrap_or(match self.message.metadata.status {
+            MessageStatus::Complete => StopReason::EndTurn,
+            MessageStatus::Cancelled => StopReason::Cancelled,
+            MessageStatus::Partial | MessageStatus::Error => StopReason::Error,
+        })
+    }
+}
+
 impl<'a> Response<'a> {
     /// The answer that counts.
     pub fn message(&self) -> Option<&Message<'a>> {
@@ -187,5 +199,27 @@ impl TokenUsage {
             ("cache_creation_input_tokens", self.cache_creation_input_tokens),
         ];
         Json::Object(counts.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Role;
+
+    #[test]
+    fn an_answer_that_tells_no_reason_ended_its_turn_only_if_it_is_whole() {
+        for (status, told, reason) in [
+            (MessageStatus::Complete, None, StopReason::EndTurn),
+            (MessageStatus::Complete, Some(StopReason::MaxTokens), StopReason::MaxTokens),
+            (MessageStatus::Partial, None, StopReason::Error),
+            (MessageStatus::Partial, Some(StopReason::ToolUse), StopReason::ToolUse),
+            (MessageStatus::Error, None, StopReason::Error),
+            (MessageStatus::Cancelled, None, StopReason::Cancelled),
+        ] {
+            let mut message = Message::new("m", "s", Role::Assistant, Vec::new(), Timestamp::from_micros(0));
+            message.metadata.status = status;
+            assert_eq!(Choice { message, stop_reason: told }.reason(), reason);
+        }
     }
 }

@@ -197,11 +197,10 @@ impl Assembler {
         self.blocks.len() - 1
     }
 
-    /// Adds a piece to text, thought or input; empty pieces tell nothing, and so do pieces for a block that isn't there.
+    /// Adds a piece to text, thought or input, even an empty one; pieces for a block that isn't there tell nothing.
     pub fn piece(&mut self, index: usize, piece: &str) {
         let owned = || Cow::Owned(piece.to_owned());
         let event = match self.blocks.get_mut(index) {
-            _ if piece.is_empty() => return,
             Some(Block::Text(text)) => {
                 text.push_str(piece);
                 StreamEvent::TextDelta { index, text: owned() }
@@ -313,15 +312,33 @@ mod tests {
         answer.piece(thought, "m");
         answer.sign(thought, "sig");
         answer.end(thought);
-        answer.piece(text, "");
-        answer.piece(text, "hello");
+        answer.piece(text, "hel");
+        answer.piece(text, "lo");
         answer.complete(StopReason::EndTurn, TokenUsage::default());
         let events = answer.take_events();
-        let expected =
-            ["message.start", "thinking.delta", "thinking.delta", "thinking.delta", "text.delta", "message.complete"];
+        let expected = [
+            "message.start",
+            "thinking.delta",
+            "thinking.delta",
+            "thinking.delta",
+            "text.delta",
+            "text.delta",
+            "message.complete",
+        ];
         assert_eq!(names(&events), expected);
         let signed = ContentBlock::Thinking { text: "hm".into(), signature: Some("sig".into()) };
         assert_eq!(answer.content(), [signed, ContentBlock::text("hello")]);
+    }
+
+    #[test]
+    fn a_piece_of_nothing_is_a_piece() {
+        let mut answer = Assembler::new("a:b");
+        let call = answer.begin_tool("tu_1".to_owned(), "t");
+        answer.piece(call, "");
+        answer.piece(call, "{}");
+        answer.piece(call + 1, "x");
+        let names = names(&answer.take_events());
+        assert_eq!(names, ["message.start", "tool.use_start", "tool.use_input_delta", "tool.use_input_delta"]);
     }
 
     #[test]

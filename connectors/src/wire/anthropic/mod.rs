@@ -6,6 +6,8 @@
 mod errors;
 mod read;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use gristmill_schemas::json::{Json, Object};
@@ -105,11 +107,13 @@ impl Adapter for Anthropic {
         group_hoisted(messages)
     }
 
-    /// Cache markers: on the last tool, on the instructions that stay the same, and on the last block of the last message.
+    /// Cache markers: on the last tool, on the instructions that stay the same, and on the last block of the last message. Instructions
+    /// of nothing but white space aren't sent: the provider refuses them.
     fn send_hints(&self, body: &mut Json, request: &Request, _hints: &SendHints) {
         let Json::Object(body) = body else { return };
         mark_last(body.get_mut("tools"));
-        if !request.stable_system_text().is_empty() {
+        leave_out_blank(body);
+        if !is_blank(&request.stable_system_text()) {
             mark_first(body.get_mut("system"));
         }
         if let Some(Json::Array(messages)) = body.get_mut("messages") {
@@ -129,6 +133,26 @@ impl Adapter for Anthropic {
 
 fn is_blocks(content: &Json) -> bool {
     content.as_array().is_some_and(|blocks| blocks.iter().all(|block| block.get("type").is_some()))
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+/// Takes out instructions that hold nothing but white space, one by one or all of them.
+fn leave_out_blank(body: &mut Object) {
+    let Some(system) = body.get_mut("system") else { return };
+    let blank = |text: Option<&Json>| text.and_then(Json::as_str).is_some_and(is_blank);
+    let nothing_left = match system {
+        Json::Array(blocks) => {
+            blocks.retain(|block| !blank(block.get("text")));
+            blocks.is_empty()
+        }
+        other => blank(Some(other)),
+    };
+    if nothing_left {
+        body.remove("system");
+    }
 }
 
 fn mark_last(list: Option<&mut Json>) {

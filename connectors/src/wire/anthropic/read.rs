@@ -9,13 +9,11 @@ use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::super::adapter::Unreadable;
+use super::super::image::ASSUMED_IMAGE_TYPE;
 use super::super::members::{count, strings, text};
 use super::super::place::Place;
 use super::super::read::{ReadWarningKind, Reader};
 use super::message_place;
-
-/// The media type of an image of which only the address is known.
-const ASSUMED_IMAGE_TYPE: &str = "image/png";
 
 pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
     let messages = body.get("messages").and_then(Json::as_array).ok_or(Unreadable("no list of messages".into()))?;
@@ -131,15 +129,13 @@ fn tool_result<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBl
 }
 
 fn image<'j>(source: &'j Json<'j>) -> Option<ImageBlock<'j>> {
-    Some(match source.get("type")?.as_str()? {
-        "base64" => {
-            ImageBlock { source: ImageSource::Base64(text(source, "data")?), media_type: text(source, "media_type")? }
-        }
-        "url" => {
-            ImageBlock { source: ImageSource::Url(text(source, "url")?), media_type: Cow::Borrowed(ASSUMED_IMAGE_TYPE) }
-        }
+    let image = match source.get("type")?.as_str()? {
+        "base64" => ImageSource::Base64(text(source, "data")?),
+        "url" => ImageSource::Url(text(source, "url")?),
         _ => return None,
-    })
+    };
+    let media_type = text(source, "media_type").unwrap_or(Cow::Borrowed(ASSUMED_IMAGE_TYPE));
+    Some(ImageBlock { source: image, media_type })
 }
 
 fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {

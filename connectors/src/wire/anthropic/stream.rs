@@ -118,7 +118,7 @@ impl<'f> Fold<'f> {
         if let Some(Json::Object(usage)) = event.remove("usage") {
             // Counts replace those of the start; they don't add.
             match self.message.get_mut("usage") {
-                Some(Json::Object(known)) => merge(known, usage),
+                Some(Json::Object(known)) => take_counts(known, usage),
                 _ => _ = self.message.insert("usage", usage),
             }
         }
@@ -170,6 +170,15 @@ fn merge<'f>(into: &mut Object<'f>, members: Object<'f>) {
     }
 }
 
+/// Counts that come later replace those that came first; a null is no count.
+fn take_counts<'f>(into: &mut Object<'f>, counts: Object<'f>) {
+    for (key, value) in counts {
+        if !(value.is_null() && into.contains_key(&key)) {
+            into.insert(key, value);
+        }
+    }
+}
+
 /// Texts grow, lists grow, everything else is replaced.
 fn append<'f>(block: &mut Object<'f>, key: Cow<'f, str>, value: Json<'f>) {
     match (block.get_mut(&key), value) {
@@ -218,7 +227,11 @@ impl Follower for Events {
                 self.stop_reason = reason.map(read::stop_reason).or(self.stop_reason);
                 self.take_usage(data.get("usage"));
             }
-            "message_stop" => self.finish(assembler),
+            "message_stop" => {
+                // An end without a reason is an end (§9.2); only a stream that was cut has none.
+                self.stop_reason.get_or_insert(StopReason::EndTurn);
+                self.finish(assembler);
+            }
             "error" => {
                 self.failed = true;
                 self.finish(assembler);
@@ -240,10 +253,9 @@ impl Follower for Events {
 }
 
 impl Events {
-    /// Counts that come later replace those that came first.
     fn take_usage(&mut self, usage: Option<&Json>) {
-        for (key, value) in usage.and_then(Json::as_object).into_iter().flat_map(Object::iter) {
-            self.usage.insert(key.to_owned(), value.clone().into_owned());
+        if let Some(counts) = usage.and_then(Json::as_object) {
+            take_counts(&mut self.usage, counts.clone().into_owned());
         }
     }
 
@@ -253,17 +265,18 @@ impl Events {
     }
 }
 
+/// Begins a block. What it holds already is a piece of it.
 fn begin(block: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option<&str>) -> String) -> usize {
     let text = |key| block.get(key).and_then(Json::as_str).unwrap_or_default();
     match text("type") {
         "text" => {
             let at = assembler.begin_text();
-            assembler.piece(at, text("text"));
+            piece_of(assembler, at, text("text"));
             at
         }
         "thinking" => {
             let at = assembler.begin_thinking();
-            assembler.piece(at, text("thinking"));
+            piece_of(assembler, at, text("thinking"));
             assembler.sign(at, text("signature"));
             at
         }
@@ -281,6 +294,12 @@ fn begin(block: &Json, assembler: &mut Assembler, call_id: &mut dyn FnMut(Option
             let origin = Origin::Wire(Cow::Borrowed(super::MESSAGES.key));
             assembler.whole(ContentBlock::Unknown(UnknownBlock { origin, json: block.clone().into_owned() }))
         }
+    }
+}
+
+fn piece_of(assembler: &mut Assembler, at: usize, text: &str) {
+    if !text.is_empty() {
+        assembler.piece(at, text);
     }
 }
 

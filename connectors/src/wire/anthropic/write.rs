@@ -217,10 +217,8 @@ pub(super) fn response<'m>(response: &'m Response<'m>, writer: &mut Writer<'_>) 
         message.content.iter().filter_map(|block| self::block(message, block, writer)).collect()
     });
     body.insert("content", content);
-    body.insert(
-        "stop_reason",
-        choice.and_then(|choice| choice.stop_reason).map_or(Json::Null, |reason| Json::from(stop_reason(reason))),
-    );
+    let told = choice.and_then(|choice| if writer.plain() { Some(choice.reason()) } else { choice.stop_reason });
+    body.insert("stop_reason", told.map_or(Json::Null, |reason| Json::from(stop_reason(reason))));
     body.insert("stop_sequence", Json::Null);
     if let Some(usage) = &response.usage {
         body.insert("usage", self::usage(usage, writer.plain()));

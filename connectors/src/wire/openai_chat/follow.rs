@@ -67,7 +67,10 @@ impl Chunks {
                     at
                 }
             };
-            assembler.piece(at, text("arguments"));
+            // The first piece of a call often names it and nothing else.
+            if !text("arguments").is_empty() {
+                assembler.piece(at, text("arguments"));
+            }
         }
     }
 

@@ -205,6 +205,8 @@ fn assistant<'m>(
             }
             ContentBlock::Unknown(unknown) if is_call(&unknown.json) => calls.extend(part(message, block, writer)),
             ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. } => {}
+            // The answers of the API itself are text.
+            _ if answer && writer.plain() => writer.drop_block(message, block, DropReason::NotRepresentable),
             _ => parts.extend(part(message, block, writer)),
         }
     }
@@ -400,7 +402,8 @@ fn choice<'m>(dialect: &Dialect, index: usize, choice: &'m Choice<'m>, writer: &
     let mut wire = Object::new();
     wire.insert("index", index as u64);
     wire.insert("message", message(dialect, &choice.message, true, writer).unwrap_or_default());
-    let reason = choice.stop_reason.map(finish_reason);
+    let told = if writer.plain() { Some(choice.reason()) } else { choice.stop_reason };
+    let reason = told.map(finish_reason);
     wire.insert("finish_reason", reason.map_or(Json::Null, Json::from));
     Json::Object(wire)
 }

@@ -67,7 +67,7 @@ fn call(adapter: &dyn Adapter, default_response: &str, input: &Json, target: &Js
     let model = model.or(request.model.as_ref().map(ToString::to_string)).unwrap_or_default();
     let answer: Object = [
         ("content", encode_blocks(&choice.message.content, Unknowns::Drop)),
-        ("stop_reason", choice.stop_reason.map_or(Json::Null, |reason| Json::from(reason.as_str()))),
+        ("stop_reason", Json::from(choice.reason().as_str())),
         ("usage", read.response.usage.unwrap_or_default().to_json()),
         ("provider", Json::from(adapter.provider())),
         ("model", Json::from(model)),
