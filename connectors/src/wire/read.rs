@@ -98,7 +98,7 @@ impl Conversation {
     }
 }
 
-/// Something in a body that is kept but not understood.
+/// Something in a body that isn't understood, or not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadWarning {
     /// The message that it is about, as it is numbered in the body; `None` for the rest of the body.
@@ -107,11 +107,13 @@ pub struct ReadWarning {
     pub kind: ReadWarningKind,
 }
 
-/// What is kept but not understood.
+/// What isn't understood. All of it is kept, but for what is said to be left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadWarningKind {
     /// A block or part that none of the six kinds can hold: its type.
     UnknownBlock(String),
+    /// A block or part that isn't taken where it stands: its type.
+    BlockLeftOut(String),
     /// A role that isn't one of the four.
     UnknownRole(String),
     /// A call whose arguments aren't a JSON object: the call's id on the wire.
@@ -136,6 +138,9 @@ impl fmt::Display for ReadWarning {
         }
         match &self.kind {
             ReadWarningKind::UnknownBlock(tag) => write!(formatter, "block of unknown type `{tag}` is kept as it is"),
+            ReadWarningKind::BlockLeftOut(tag) => {
+                write!(formatter, "block of type `{tag}` isn't taken here and is left out")
+            }
             ReadWarningKind::UnknownRole(role) => {
                 write!(formatter, "message of unknown role `{role}` is kept as it is")
             }
