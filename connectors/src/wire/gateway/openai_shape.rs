@@ -58,8 +58,8 @@ fn check_message(message: &Json, path: &str) -> Result<(), Refusal> {
         Some("user") => check_parts(demand::content(content.unwrap_or(&Json::Null), path)?, true, path),
         Some("assistant") => {
             check_parts(items(message, "content"), false, path)?;
-            let calls = items(message, "tool_calls").iter().enumerate();
-            calls.map(|(index, call)| check_call(call, &format!("{path}.tool_calls[{index}]"))).collect()
+            let mut calls = items(message, "tool_calls").iter().enumerate();
+            calls.try_for_each(|(index, call)| check_call(call, &format!("{path}.tool_calls[{index}]")))
         }
         _ => refuse(format!("{path}.role"), "must be one of system, user, assistant, tool"),
     }
