@@ -241,7 +241,9 @@ impl<'c, 'j> Reader<'c, 'j> {
                 Cow::Owned(index.to_string())
             }
             None => {
-                self.warn(ReadWarningKind::OrphanResult);
+                if wire_id.and_then(|wire_id| self.known_elsewhere(wire_id)).is_none() {
+                    self.warn(ReadWarningKind::OrphanResult);
+                }
                 self.new_call(wire_id, name)
             }
         };
@@ -250,14 +252,23 @@ impl<'c, 'j> Reader<'c, 'j> {
 
     /// A provisional id: the call's number, until the message is pushed.
     fn new_call(&mut self, wire_id: Option<&str>, name: Option<&str>) -> Cow<'static, str> {
+        let canonical = wire_id.and_then(|wire_id| self.known_elsewhere(wire_id)).map(str::to_owned);
         let calls = &mut self.conversation.calls;
         calls.push(Call {
             wire_id: wire_id.map(str::to_owned),
             name: name.map(str::to_owned),
-            canonical: None,
+            canonical,
             answered: false,
         });
         Cow::Owned((calls.len() - 1).to_string())
+    }
+
+    /// The canonical id of the call that the session's map knows by `wire_id` though this conversation hasn't told of it (§5). An id that
+    /// it has told of and that comes again is another call: some providers number their calls anew in each answer.
+    fn known_elsewhere(&self, wire_id: &str) -> Option<&str> {
+        let known = self.conversation.ids.canonical_id(self.provider, wire_id)?;
+        let told = self.conversation.calls.iter().any(|call| call.canonical.as_deref() == Some(known));
+        (!told).then_some(known)
     }
 
     fn find_call(&self, wire_id: Option<&str>, name: Option<&str>) -> Option<usize> {

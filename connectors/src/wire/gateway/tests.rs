@@ -242,6 +242,29 @@ fn results_and_images_of_the_anthropic_shape_get_what_they_leave_unsaid() {
 }
 
 #[test]
+fn a_call_that_the_session_knows_keeps_its_id_and_an_id_that_comes_again_is_another_call() {
+    let call = r#"{"role":"assistant","tool_calls":[{"id":"call_1","function":{"name":"f"}}]}"#;
+    let result = r#"{"role":"tool","tool_call_id":"call_1","content":"r"}"#;
+    let ids = |messages: String| {
+        let body = openai_body(&messages, "");
+        let mut conversation = Conversation::new("test");
+        conversation.ids.remember("openai", "tu_known", "call_1");
+        let inbound = inbound_openai(&body, &mut conversation, Timestamp::from_micros(0)).unwrap();
+        assert!(inbound.warnings.is_empty(), "{:?}", inbound.warnings);
+        let ids = inbound.request.messages.iter().map(|message| match &message.content[0] {
+            ContentBlock::ToolUse(call) => call.id.to_string(),
+            ContentBlock::ToolResult(result) => result.tool_use_id.to_string(),
+            _ => String::new(),
+        });
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(ids(format!("[{result}]")), ["tu_known"]);
+    let again = ids(format!("[{call},{result},{call},{result}]"));
+    assert_eq!(again[..2], ["tu_known", "tu_known"]);
+    assert!(again[2] == again[3] && again[2] != "tu_known", "{again:?}");
+}
+
+#[test]
 fn an_answer_of_the_openai_shape_is_text_and_always_says_why_it_ends() {
     let blocks = json(
         r#"[{"type":"image","source":{"kind":"url","data":"u"},"media_type":"image/png"},{"type":"text","text":"a"}]"#,
