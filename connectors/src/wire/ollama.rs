@@ -15,6 +15,7 @@ use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 use super::adapter::{Adapter, Folded, Unreadable, Written};
 use super::error::{ErrorClass, ErrorForm, ErrorReport};
 use super::framing::Frame;
+use super::image::ASSUMED_IMAGE_TYPE;
 use super::members::{append_text, count, items, object, present, settle, strings, text};
 use super::place::Place;
 use super::read::{ReadWarningKind, Reader};
@@ -26,9 +27,6 @@ pub struct Ollama;
 
 /// Ollama's chat endpoint.
 pub static CHAT: Ollama = Ollama;
-
-/// The media type of images, which come as bare base64.
-const ASSUMED_IMAGE_TYPE: &str = "image/png";
 
 impl Adapter for Ollama {
     fn key(&self) -> &'static str {

@@ -10,14 +10,11 @@ use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::super::adapter::Unreadable;
-use super::super::image::parse_data_uri;
+use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
 use super::super::members::{count, either, items, moment, present, text};
 use super::super::openai_chat::arguments;
 use super::super::place::Place;
 use super::super::read::{ReadWarningKind, Reader};
-
-/// The media type of an image of which only the address is known.
-const ASSUMED_IMAGE_TYPE: &str = "image/png";
 
 pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
     if body.as_object().is_none() {
