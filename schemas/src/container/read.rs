@@ -112,6 +112,9 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         let start = body.len() - rest.len();
         let codec = codec_of(rest, offsets, start, &header);
         let base = base_of(offsets, start)?;
+        if codec == Codec::None {
+            check_last(offsets, base, rest, body.len())?;
+        }
         let mut oddities = oddities_of(&header, codec, base, offsets);
         let split = Split { rest, start, offsets, base, with_manifest: header.flags.has_index_manifest() };
         let (region, extra) = split.region(codec, limits)?;
@@ -310,6 +313,19 @@ fn base_of(offsets: &[[u8; 4]], start: usize) -> Result<u32, GrainError> {
             Err(GrainError::corrupt(CONTAINER_HEADER_LENGTH, message))
         }
     }
+}
+
+/// The last grain of an uncompressed region, which is `rest`, begins before the file's footer at `end`: else the file is cut off as
+/// a rule, and whatever would be read there says less.
+fn check_last(offsets: &[[u8; 4]], base: u32, rest: &[u8], end: usize) -> Result<(), GrainError> {
+    let Some(last) = offsets.last().map(|last| u32::from_be_bytes(*last)) else { return Ok(()) };
+    let place = last.saturating_sub(base) as usize;
+    if place < rest.len() {
+        return Ok(());
+    }
+    let begin = end - rest.len() + place;
+    let message = format!("the file is cut off (its last grain is to begin at byte {begin})");
+    Err(GrainError::corrupt(end + FOOTER_LENGTH, message))
 }
 
 /// Offsets ascend, and each leaves room for a grain.
