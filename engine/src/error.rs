@@ -37,7 +37,7 @@ pub enum EngineError {
     )]
     Conflict(String),
     /// The transaction log can't be read or written.
-    #[error("{what} of the table `{table}`: {cause}")]
+    #[error("{what} of the table `{table}`: {}", without_backtrace(.cause))]
     Delta {
         /// What was tried.
         what: &'static str,
@@ -62,7 +62,7 @@ pub enum EngineError {
     #[error("no vectors to search: {0}; `gristmill reindex --embed` makes them, or `--vectors FILE` takes them in")]
     Vectors(String),
     /// Input was refused and the caller asked to stop at that.
-    #[error("{source_uri}: {error}; `--on-error quarantine` would set it aside and go on")]
+    #[error("{source_uri}: {error}")]
     Refused {
         /// Where the input was read from.
         source_uri: String,
@@ -81,9 +81,24 @@ pub enum EngineError {
     /// Something was to be gone and is still there.
     #[error("{0}")]
     NotAbsent(String),
+    /// Whoever read what was written wants no more of it.
+    #[error("nobody reads the output any more")]
+    OutputClosed,
     /// The user asked to stop.
     #[error("interrupted; the lake is as it was at the last commit")]
     Interrupted,
+}
+
+/// How the traces of calls begin that libraries put behind their messages where `RUST_BACKTRACE` is set.
+const BACKTRACES: [&str; 2] = ["\n\nbacktrace:", "\n   0:"];
+
+/// What `cause` says, without a trace of calls.
+fn without_backtrace(cause: &dyn std::error::Error) -> String {
+    let mut message = cause.to_string();
+    let end = BACKTRACES.iter().filter_map(|begin| message.find(begin)).min();
+    message.truncate(end.unwrap_or(message.len()));
+    message.truncate(message.trim_end().len());
+    message
 }
 
 /// Says of an error which file of the lake it was about.

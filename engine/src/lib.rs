@@ -13,6 +13,7 @@
 //! | [`gc`] | which files are not part of the lake? |
 //! | [`inspect`] | what is in a file? |
 //! | [`export`] | how do grains leave the lake? |
+//! | [`destination`] | how does a result appear whole at its place, or not at all? |
 //! | [`progress`] | how far is a piece of work? |
 //! | [`text`] | which words has a grain, and how well do they fit a search? |
 //! | [`apply`] | how are grains put and their state changed in bulk, by policy? |
@@ -31,6 +32,7 @@ pub mod apply;
 pub mod compact;
 mod crew;
 pub mod describe;
+pub mod destination;
 pub mod encrypt;
 pub mod erase;
 pub mod error;

@@ -19,7 +19,7 @@ use tempfile::NamedTempFile;
 
 use super::output::Target;
 use super::rows::GrainRows;
-use super::{ExportOptions, ExportedFile, Sink};
+use super::{ExportOptions, ExportedFile, Finished, Sink};
 use crate::error::Result;
 use crate::lake::Lake;
 
@@ -101,17 +101,18 @@ impl Sink for ContainerSink {
             if self.spool.worst_length() + grain.len() as u64 + 4 + STATE_BYTES > self.limit && !self.spool.is_empty()
                 || self.spool.len() >= FILE_GRAINS
             {
-                self.write(&self.target.numbered(self.files.len() + 1))?;
+                self.write(&self.target.numbered(self.files.len() + 1)?)?;
             }
             self.target.fault(self.spool.push(&grain, &rows, row))?;
         }
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Vec<ExportedFile>> {
-        let last = if self.files.is_empty() { self.target.clone() } else { self.target.numbered(self.files.len() + 1) };
+    fn finish(mut self: Box<Self>) -> Result<Finished> {
+        let last =
+            if self.files.is_empty() { self.target.clone() } else { self.target.numbered(self.files.len() + 1)? };
         self.write(&last)?;
-        Ok(self.files)
+        Ok(self.files.into())
     }
 }
 
@@ -134,7 +135,7 @@ struct Spooled {
 
 impl Spool {
     fn new(target: &Target) -> Result<Spool> {
-        let file = target.scratch()?;
+        let file = target.spool()?;
         let writer = BufWriter::with_capacity(1 << 20, target.fault(file.reopen())?);
         Ok(Spool { file, writer, grains: Vec::new(), bytes: 0, only_cbor: true })
     }

@@ -3,10 +3,12 @@
 //! Grains come in no order that a conversation has, so both go through a database: SQLite sorts on disk, and memory stays bounded.
 //! Grains that are no messages have no place in either; the log says how many there were.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use arrow::array::RecordBatch;
 use gristmill_connectors::transcript::convert::{Notice, write_conversation};
+use gristmill_connectors::transcript::said::Said;
 use gristmill_connectors::transcript::sqlite::write::{Entry, MessageDatabase};
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_schemas::address::ContentAddress;
@@ -14,12 +16,13 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, GrainType, Mode, Payload};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::grains::{message_of_event, token_usage_of};
+use gristmill_schemas::message::ids::Position;
 use gristmill_schemas::message::request::StopReason;
 use tempfile::NamedTempFile;
 
 use super::output::{Output, Target};
 use super::rows::GrainRows;
-use super::{ExportOptions, ExportedFile, Sink};
+use super::{ExportOptions, Finished, Sink};
 use crate::error::{Context, Result};
 
 /// Messages on their way to a database.
@@ -99,14 +102,14 @@ impl Sink for SqliteSink {
         self.messages.push(rows)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<ExportedFile>> {
+    fn finish(self: Box<Self>) -> Result<Finished> {
         let SqliteSink { target, file, messages } = *self;
         messages.tell_others();
         let written = messages.written;
         messages.database.finish()?;
         let bytes = target.fault(file.as_file().metadata())?.len();
         target.put(file)?;
-        Ok(vec![target.written(written, bytes, 0)])
+        Ok(vec![target.written(written, bytes, 0)].into())
     }
 }
 
@@ -134,25 +137,79 @@ impl Sink for ExchangeSink {
         self.messages.push(rows)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<ExportedFile>> {
+    fn finish(self: Box<Self>) -> Result<Finished> {
         let ExchangeSink { mut out, provider, messages, _scratch } = *self;
         messages.tell_others();
         let Messages { database, written, .. } = messages;
         let mut failed = None;
+        let mut sessions = Sessions::default();
         database.branches(&mut |branch| {
             if failed.is_none() {
+                sessions.begin(&branch);
+                let mut refused = None;
+                let positions: Vec<Position> = branch.iter().map(|said| said.position).collect();
+                let mut tell = |notice| tell(notice, &mut refused);
                 failed = write_conversation(branch, provider, &mut out, &mut tell).err();
+                sessions.take(positions, refused);
             }
         })?;
         out.target().fault(failed.map_or(Ok(()), Err))?;
-        Ok(vec![out.finish(written)?])
+        let not_written = sessions.not_written();
+        let files = vec![out.finish(written.saturating_sub(not_written))?];
+        Ok(Finished { files, not_written })
     }
 }
 
-fn tell(notice: Notice) {
+/// Tells what a branch lost; why it wasn't written at all is told of all branches together.
+fn tell(notice: Notice, refused: &mut Option<String>) {
     match notice {
         Notice::Dropped(dropped) => tracing::warn!("{dropped}"),
-        Notice::Opaque { label, reason, .. } => tracing::warn!(session = label, "not written: {reason}"),
+        Notice::Opaque { reason, .. } => *refused = Some(reason),
         Notice::Fault(fault) => tracing::warn!("{fault}"),
+    }
+}
+
+/// Which messages stand in no branch that was written. Branches come session by session, and share messages with others of theirs.
+#[derive(Default)]
+struct Sessions {
+    current: String,
+    written: HashSet<Position>,
+    refused: HashSet<Position>,
+    not_written: u64,
+    reason: Option<String>,
+}
+
+impl Sessions {
+    fn begin(&mut self, branch: &[Said]) {
+        let session = branch.first().map(|said| &*said.message.session_id).unwrap_or_default();
+        if session != self.current {
+            self.settle();
+            self.current = session.to_owned();
+        }
+    }
+
+    fn take(&mut self, branch: Vec<Position>, refused: Option<String>) {
+        match refused {
+            None => self.written.extend(branch),
+            Some(reason) => {
+                self.refused.extend(branch);
+                self.reason.get_or_insert(reason);
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        self.not_written += self.refused.difference(&self.written).count() as u64;
+        self.refused.clear();
+        self.written.clear();
+    }
+
+    /// How many they are; tells them and why.
+    fn not_written(mut self) -> u64 {
+        self.settle();
+        if let (1.., Some(reason)) = (self.not_written, self.reason) {
+            tracing::warn!(grains = self.not_written, "not written: {reason}");
+        }
+        self.not_written
     }
 }

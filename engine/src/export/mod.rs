@@ -6,7 +6,7 @@
 //! | `container` | how do rows become `.mg` files, sorted and split? |
 //! | `stream` | how do they become frames, JSON lines or Parquet, in one pass? |
 //! | `messages` | how do their conversations become a SQLite database, or exchanges with a provider? |
-//! | `output` | how does a file appear all at once, or not at all? |
+//! | `output` | where do they go? |
 //!
 //! Rows come as a stream, from [`Lake::scan`] or from a query. Every blob is hashed once more on its way out; a grain that
 //! came in an envelope goes out in it.
@@ -98,6 +98,8 @@ pub struct ExportReport {
     pub bytes: u64,
     /// Entries of index manifests.
     pub states: u64,
+    /// Grains that belong into such an export and aren't in it: messages of conversations that no provider is known for.
+    pub not_written: u64,
     /// Wall-clock time.
     pub seconds: f64,
     /// The files, in their order.
@@ -121,14 +123,27 @@ pub struct ExportedFile {
 trait Sink: Send {
     fn push(&mut self, rows: &RecordBatch) -> Result<()>;
 
-    fn finish(self: Box<Self>) -> Result<Vec<ExportedFile>>;
+    fn finish(self: Box<Self>) -> Result<Finished>;
+}
+
+/// What became of the rows.
+struct Finished {
+    files: Vec<ExportedFile>,
+    not_written: u64,
+}
+
+impl From<Vec<ExportedFile>> for Finished {
+    /// All of them were written.
+    fn from(files: Vec<ExportedFile>) -> Finished {
+        Finished { files, not_written: 0 }
+    }
 }
 
 /// Writes `rows`, which have the format's [`columns`](ExportFormat::columns), as of the version of `lake`.
 ///
 /// # Errors
 /// [`EngineError::File`] if a file can't be written or exists already, or a row isn't what its address says;
-/// [`EngineError::Interrupted`]; whatever the stream says. Files that were begun are then removed.
+/// [`EngineError::OutputClosed`] if nobody reads a stream any more; [`EngineError::Interrupted`]; whatever `rows` says. Files that were begun are then removed.
 pub async fn export(
     lake: &Lake,
     mut rows: RowStream,
@@ -153,11 +168,12 @@ pub async fn export(
         WorkProgress::add(&progress.bytes, batch.get_array_memory_size() as u64);
         sink = blocking(move || sink.push(&batch).map(|()| sink)).await?;
     }
-    let files = blocking(move || sink.finish()).await?;
+    let Finished { files, not_written } = blocking(move || sink.finish()).await?;
     Ok(ExportReport {
         grains: files.iter().map(|file| file.grains).sum(),
         bytes: files.iter().map(|file| file.bytes).sum(),
         states: files.iter().map(|file| file.states).sum(),
+        not_written,
         seconds: started.elapsed().as_secs_f64(),
         files,
     })

@@ -1,12 +1,13 @@
-//! Files that appear all at once: written beside their place, then renamed.
+//! Where an export goes: files that appear all at once, streams, standard output.
 
-use std::fs::File;
+use std::error::Error;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tempfile::NamedTempFile;
 
 use super::{ExportOptions, ExportedFile};
+use crate::destination::{Destination, Pending};
 use crate::error::{Context, EngineError, Result};
 
 /// Bytes that are gathered before they are written.
@@ -20,6 +21,8 @@ const STDOUT: &str = "-";
 pub(super) struct Target {
     path: PathBuf,
     overwrite: bool,
+    /// None for standard output.
+    destination: Option<Destination>,
 }
 
 impl Target {
@@ -28,61 +31,78 @@ impl Target {
     /// # Errors
     /// [`EngineError::File`] if it exists and isn't to be written over.
     pub(super) fn new(options: &ExportOptions) -> Result<Target> {
-        let target = Target { path: options.out.clone(), overwrite: options.overwrite };
-        target.refuse_existing(&target.path)?;
-        Ok(target)
+        Target::at(options.out.clone(), options.overwrite)
+    }
+
+    fn at(path: PathBuf, overwrite: bool) -> Result<Target> {
+        let destination = match path.as_os_str() == STDOUT {
+            true => None,
+            false => Some(Destination::of(&path).file("can't write", path.display())?),
+        };
+        if !overwrite && destination.as_ref().is_some_and(Destination::holds_content) {
+            return Err("it exists; `--force` writes over it").file("can't write", path.display());
+        }
+        Ok(Target { path, overwrite, destination })
     }
 
     /// The same place with a number before the name's ending: `out.mg` becomes `out-00001.mg`.
-    pub(super) fn numbered(&self, number: usize) -> Target {
+    ///
+    /// # Errors
+    /// [`EngineError::File`] if the target is no file, or that place can't be written.
+    pub(super) fn numbered(&self, number: usize) -> Result<Target> {
+        if self.destination.as_ref().is_none_or(Destination::is_stream) {
+            let cause = "it would be several files, and this is none; name one";
+            return Err(cause).file("can't write", self.path.display());
+        }
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let ending = self.path.extension().map(|ending| format!(".{}", ending.to_string_lossy())).unwrap_or_default();
-        let path = self.path.with_file_name(format!("{stem}-{number:05}{ending}"));
-        Target { path, overwrite: self.overwrite }
+        Target::at(self.path.with_file_name(format!("{stem}-{number:05}{ending}")), self.overwrite)
     }
 
-    fn refuse_existing(&self, path: &Path) -> Result<()> {
-        if self.is_stdout() || self.overwrite || !path.exists() {
-            return Ok(());
-        }
-        let cause = "it exists; `--force` writes over it".into();
-        Err(EngineError::File { what: "can't write", path: path.display().to_string(), cause })
-    }
-
-    /// True if the target is standard output.
-    pub(super) fn is_stdout(&self) -> bool {
-        self.path.as_os_str() == STDOUT
-    }
-
-    /// A new file that isn't at its place yet, in the folder of the target.
+    /// A new file that isn't at its place yet.
     pub(super) fn scratch(&self) -> Result<NamedTempFile> {
-        let folder = match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
+        match &self.destination {
+            Some(destination) => destination.scratch().file("can't write in", destination.folder().display()),
+            None => NamedTempFile::new().file("can't write in", std::env::temp_dir().display()),
+        }
+    }
+
+    /// A file for what waits to be written, beside the target where there is room for that too; nobody else reads it.
+    pub(super) fn spool(&self) -> Result<NamedTempFile> {
+        let folder = match &self.destination {
+            Some(destination) if !destination.is_stream() => destination.folder().to_owned(),
+            _ => std::env::temp_dir(),
         };
-        let made = tempfile::Builder::new().prefix(".gristmill-export-").tempfile_in(folder);
+        let made = tempfile::Builder::new().prefix(".gristmill-export-").tempfile_in(&folder);
         made.file("can't write in", folder.display())
     }
 
     /// Begins the target's content.
     pub(super) fn begin(&self) -> Result<Output> {
-        let place = if self.is_stdout() { Place::Stdout(io::stdout()) } else { Place::File(self.scratch()?) };
+        let place = match &self.destination {
+            Some(destination) => Place::File(self.fault(destination.clone().begin())?),
+            None => Place::Stdout(io::stdout()),
+        };
         Ok(Output { sink: BufWriter::with_capacity(BUFFER, Counted { place, bytes: 0 }), target: self.clone() })
     }
 
     /// Makes `file` the target.
     pub(super) fn put(&self, file: NamedTempFile) -> Result<()> {
-        make_ordinary(file.as_file()).file("can't write", self.path.display())?;
-        let put = match self.overwrite {
-            true => file.persist(&self.path),
-            false => file.persist_noclobber(&self.path),
-        };
-        put.map(|_| ()).map_err(|error| error.error).file("can't write", self.path.display())
+        self.fault(match &self.destination {
+            Some(destination) => destination.put(file, self.overwrite),
+            None => file.reopen().and_then(|mut file| io::copy(&mut file, &mut io::stdout())).map(|_| ()),
+        })
     }
 
     /// Says of an error that it was about the target.
-    pub(super) fn fault<T>(&self, result: Result<T, impl Into<Box<dyn std::error::Error + Send + Sync>>>) -> Result<T> {
-        result.file("can't write", self.path.display())
+    ///
+    /// # Errors
+    /// [`EngineError::OutputClosed`] if the target is a stream whose reader went away; else [`EngineError::File`].
+    pub(super) fn fault<T>(&self, result: Result<T, impl Into<Box<dyn Error + Send + Sync>>>) -> Result<T> {
+        result.map_err(|cause| match cause.into() {
+            cause if is_closed(&*cause) => EngineError::OutputClosed,
+            cause => EngineError::File { what: "can't write", path: self.path.display().to_string(), cause },
+        })
     }
 
     /// What was written there.
@@ -91,11 +111,11 @@ impl Target {
     }
 }
 
-/// Gives a temporary file, which is its owner's alone, the permissions of a file that people share.
-fn make_ordinary(file: &File) -> io::Result<()> {
-    #[cfg(unix)]
-    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
-    file.sync_data()
+/// True if a stream was closed by its reader, whichever library tells so.
+fn is_closed(error: &(dyn Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Content on its way to the target.
@@ -110,7 +130,7 @@ struct Counted {
 }
 
 enum Place {
-    File(NamedTempFile),
+    File(Pending),
     Stdout(io::Stdout),
 }
 
@@ -126,7 +146,7 @@ impl Output {
         let written = target.fault(self.sink.into_inner().map_err(io::IntoInnerError::into_error))?;
         let bytes = written.bytes;
         match written.place {
-            Place::File(file) => target.put(file)?,
+            Place::File(file) => target.fault(file.finish(target.overwrite))?,
             Place::Stdout(mut out) => target.fault(out.flush())?,
         }
         Ok(target.written(grains, bytes, 0))

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use super::output::{Output, Target};
 use super::rows::GrainRows;
-use super::{ExportOptions, ExportedFile, Sink};
+use super::{ExportOptions, Finished, Sink};
 use crate::error::{Context, Result};
 use crate::segment::unsorted_grains_properties;
 
@@ -46,10 +46,10 @@ impl Sink for FrameSink {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Vec<ExportedFile>> {
+    fn finish(mut self: Box<Self>) -> Result<Finished> {
         let written = self.out.write_all(&FRAME_END);
         self.out.target().fault(written)?;
-        Ok(vec![self.out.finish(self.grains)?])
+        Ok(vec![self.out.finish(self.grains)?].into())
     }
 }
 
@@ -80,8 +80,8 @@ impl Sink for JsonSink {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<ExportedFile>> {
-        Ok(vec![self.out.finish(self.grains)?])
+    fn finish(self: Box<Self>) -> Result<Finished> {
+        Ok(vec![self.out.finish(self.grains)?].into())
     }
 }
 
@@ -153,9 +153,9 @@ impl Sink for ParquetSink {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<ExportedFile>> {
+    fn finish(self: Box<Self>) -> Result<Finished> {
         let out = self.target.fault(self.writer.into_inner())?;
-        Ok(vec![out.finish(self.grains)?])
+        Ok(vec![out.finish(self.grains)?].into())
     }
 }
 
