@@ -544,6 +544,9 @@ pub struct Generate {
     /// Grains of a file
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     pub file_grains: u64,
+    /// Overwrite files that exist
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// What a generator writes.

@@ -10,6 +10,7 @@
 //! | 130 | interrupted; the lake is as it was at the last commit |
 
 use std::fmt::Display;
+use std::path::Path;
 use std::process::ExitCode;
 
 use gristmill_connectors::ConnectorError;
@@ -48,6 +49,16 @@ impl Failure {
         Failure { code: ENVIRONMENT, message: format!("{what}: {cause}") }
     }
 
+    /// A file can't be read.
+    pub fn reading(path: &Path, cause: &dyn Display) -> Failure {
+        Failure::environment(&format!("can't read `{}`", path.display()), cause)
+    }
+
+    /// A file can't be written.
+    pub fn writing(path: &Path, cause: &dyn Display) -> Failure {
+        Failure::environment(&format!("can't write `{}`", path.display()), cause)
+    }
+
     /// A policy forbids it.
     pub fn policy(message: impl Into<String>) -> Failure {
         Failure { code: POLICY, message: message.into() }
@@ -80,12 +91,6 @@ impl From<EngineError> for Failure {
 
 impl From<ConnectorError> for Failure {
     fn from(error: ConnectorError) -> Self {
-        Failure { code: ENVIRONMENT, message: error.to_string() }
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
         Failure { code: ENVIRONMENT, message: error.to_string() }
     }
 }

@@ -8,6 +8,7 @@ mod commands;
 mod configuration;
 mod diagnostic;
 mod exit;
+mod lines;
 mod output;
 mod progress;
 mod quantity;

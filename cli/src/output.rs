@@ -2,7 +2,8 @@
 //!
 //! A closed standard output (`gristmill … | head`) ends the printing, not in an error.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::path::Path;
 
 use arrow::array::RecordBatch;
 use arrow::csv::WriterBuilder;
@@ -11,6 +12,7 @@ use arrow::ipc::writer::StreamWriter;
 use arrow::json::{LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
+use gristmill_engine::destination::{Destination, Pending};
 use serde::Serialize;
 
 use crate::args::{Common, Format, LogFormat, Results};
@@ -74,7 +76,26 @@ impl Printer {
             Format::Json => format!("{value:#}\n"),
             Format::Jsonl => format!("{value}\n"),
             Format::Csv | Format::Arrow => {
-                let batch = batch_of(&value).map_err(|error| Failure::environment("can't print the result", &error))?;
+                let batch = batch_of(std::slice::from_ref(&value))
+                    .map_err(|error| Failure::environment("can't print the result", &error))?;
+                return self.batches(batch.schema(), vec![batch]);
+            }
+        };
+        write_out(|out| out.write_all(text.as_bytes()))
+    }
+
+    /// Prints results of one kind: as one array, or a line or row each.
+    pub fn records(&self, records: &[impl Serialize]) -> Result<(), Failure> {
+        let fault = |error: &dyn std::fmt::Display| Failure::environment("can't print the result", error);
+        let values: Result<Vec<_>, _> = records.iter().map(serde_json::to_value).collect();
+        let values = values.map_err(|error| fault(&error))?;
+        let text = match self.format {
+            Format::Json => format!("{:#}\n", serde_json::Value::Array(values)),
+            Format::Jsonl => values.iter().map(|value| format!("{value}\n")).collect(),
+            // Without a result nobody knows the columns.
+            _ if values.is_empty() => String::new(),
+            Format::Table | Format::Csv | Format::Arrow => {
+                let batch = batch_of(&values).map_err(|error| fault(&error))?;
                 return self.batches(batch.schema(), vec![batch]);
             }
         };
@@ -293,13 +314,21 @@ fn write_people(value: &serde_json::Value, indent: usize, out: &mut String) {
 fn plain(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => text.clone(),
-        serde_json::Value::Number(number) => match (number.as_u64(), number.as_f64()) {
-            (Some(whole), _) => grouped(whole),
-            (None, Some(fraction)) if fraction.abs() >= 1_000.0 => grouped(fraction.round() as u64),
-            (None, Some(fraction)) => format!("{fraction:.2}"),
-            _ => number.to_string(),
-        },
+        serde_json::Value::Number(number) => plain_number(number),
         other => other.to_string(),
+    }
+}
+
+fn plain_number(number: &serde_json::Number) -> String {
+    let signed = |is_negative: bool, size: u64| format!("{}{}", if is_negative { "-" } else { "" }, grouped(size));
+    if let Some(whole) = number.as_u64() {
+        return grouped(whole);
+    }
+    match (number.as_i64(), number.as_f64()) {
+        (Some(whole), _) => signed(whole < 0, whole.unsigned_abs()),
+        (None, Some(fraction)) if fraction.abs() >= 1_000.0 => signed(fraction < 0.0, fraction.abs().round() as u64),
+        (None, Some(fraction)) => format!("{fraction:.2}"),
+        (None, None) => number.to_string(),
     }
 }
 
@@ -316,10 +345,11 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
-fn batch_of(value: &serde_json::Value) -> Result<RecordBatch, arrow::error::ArrowError> {
-    let text = value.to_string();
+/// The values as rows; there is at least one.
+fn batch_of(values: &[serde_json::Value]) -> Result<RecordBatch, arrow::error::ArrowError> {
+    let text: String = values.iter().map(|value| format!("{value}\n")).collect();
     let (schema, _) = infer_json_schema(text.as_bytes(), None)?;
-    let mut reader = ReaderBuilder::new(schema.into()).build(text.as_bytes())?;
+    let mut reader = ReaderBuilder::new(schema.into()).with_batch_size(values.len()).build(text.as_bytes())?;
     reader.next().ok_or_else(|| arrow::error::ArrowError::JsonError("no row".to_owned()))?
 }
 
@@ -328,9 +358,39 @@ pub fn write_out(write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>) 
     let mut out = io::stdout().lock();
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::environment("can't write to standard output", &error)),
+        Err(error) => Err(unprintable(&error)),
         Ok(()) => Ok(()),
     }
+}
+
+/// Standard output can't be written.
+pub fn unprintable(error: &io::Error) -> Failure {
+    Failure::environment("can't write to standard output", error)
+}
+
+/// Reads all of standard input.
+pub fn read_in() -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut bytes);
+    read.map_err(|error| Failure::environment("can't read standard input", &error))?;
+    Ok(bytes)
+}
+
+/// Begins a file of results, over one that is there; it is at `path` when it is [finished](finish_file).
+pub fn begin_file(path: &Path) -> Result<Pending, Failure> {
+    Destination::of(path).and_then(Destination::begin).map_err(|error| Failure::writing(path, &error))
+}
+
+/// Puts a file at `path`.
+pub fn finish_file(path: &Path, file: Pending) -> Result<(), Failure> {
+    file.finish(true).map_err(|error| Failure::writing(path, &error))
+}
+
+/// Writes a file of results at once.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let mut file = begin_file(path)?;
+    file.write_all(bytes).map_err(|error| Failure::writing(path, &error))?;
+    finish_file(path, file)
 }
 
 fn unless_closed(written: Result<(), arrow::error::ArrowError>) -> Result<(), Failure> {

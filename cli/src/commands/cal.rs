@@ -1,6 +1,6 @@
 //! `cal`: one statement, a file, standard input, or a shell.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -76,16 +76,9 @@ fn printing(printer: Printer) -> Result<Printing, Failure> {
 fn text(arguments: &Cal) -> Result<Option<Vec<u8>>, Failure> {
     Ok(match (&arguments.statement, &arguments.file) {
         (Some(statement), _) => Some(statement.as_encoded_bytes().to_vec()),
-        (None, Some(file)) => Some(
-            std::fs::read(file)
-                .map_err(|error| Failure::environment(&format!("can't read `{}`", file.display()), &error))?,
-        ),
+        (None, Some(file)) => Some(std::fs::read(file).map_err(|error| Failure::reading(file, &error))?),
         (None, None) if std::io::stdin().is_terminal() && !arguments.parse => None,
-        (None, None) => {
-            let mut text = Vec::new();
-            std::io::stdin().read_to_end(&mut text)?;
-            Some(text)
-        }
+        (None, None) => Some(output::read_in()?),
     })
 }
 

@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::Context;
 use crate::args::Convert;
 use crate::exit::{Failure, Outcome};
+use crate::output::unprintable;
 
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -56,7 +57,7 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
         match write_one(source, &bytes, conversion) {
             // The reader of our output has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Outcome::Done),
-            found => problems += found?,
+            found => problems += found.map_err(|error| unprintable(&error))?,
         }
     }
     if arguments.check_round_trip {

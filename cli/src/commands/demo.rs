@@ -178,9 +178,12 @@ impl Place {
     /// Makes the folder for results, with a passphrase in it that protects nothing but the demo's key.
     fn new(datasets: PathBuf, folder: &Path) -> Result<Place, Failure> {
         let out = folder.join("out");
-        std::fs::create_dir_all(&out)?;
+        std::fs::create_dir_all(&out)
+            .map_err(|error| Failure::environment(&format!("can't make `{}`", out.display()), &error))?;
         let place = Place { datasets, lake: folder.join("lake"), out };
-        std::fs::write(place.filled(PASSPHRASE), "a passphrase for the demo\n")?;
+        let passphrase = PathBuf::from(place.filled(PASSPHRASE));
+        std::fs::write(&passphrase, "a passphrase for the demo\n")
+            .map_err(|error| Failure::writing(&passphrase, &error))?;
         Ok(place)
     }
 
@@ -215,7 +218,8 @@ fn shown(words: &[String]) -> String {
 
 /// `datasets` in the current folder or above.
 fn find_datasets() -> Result<PathBuf, Failure> {
-    let here = std::env::current_dir()?;
+    let here =
+        std::env::current_dir().map_err(|error| Failure::environment("can't tell the current folder", &error))?;
     let found = here.ancestors().map(|folder| folder.join("datasets")).find(|folder| is_datasets(folder));
     found.ok_or_else(|| {
         Failure::usage("no folder `datasets` here or above; run this in the repository, or name it with --datasets")

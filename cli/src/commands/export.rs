@@ -19,7 +19,7 @@ use crate::args::{Compression, Export, ExportKind, Results};
 use crate::exit::{Failure, Outcome};
 use crate::progress::Progress;
 
-/// Writes all grains, or those that a condition picks.
+/// Writes all grains, or those that a condition picks; the data has problems if some of them have no place in what was asked for.
 pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failure> {
     let printer = context.printer(Results::default());
     let format = format_of(&arguments)?;
@@ -44,12 +44,16 @@ pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failur
     let shown = Progress::show(&context.common, "export", move || position(&watched));
     let report = export(&lake, rows, &options, progress).await;
     drop(shown);
-    let report = report?;
+    let report = match report {
+        // The reader of our output has seen enough.
+        Err(EngineError::OutputClosed) => return Ok(Outcome::Done),
+        report => report?,
+    };
     // The result must not follow the grains.
     if !to_stdout {
         printer.record(&report)?;
     }
-    Ok(Outcome::Done)
+    Ok(if report.not_written == 0 { Outcome::Done } else { Outcome::Problems })
 }
 
 async fn picked(context: &Context, format: ExportFormat, condition: &str) -> Result<RowStream, Failure> {
@@ -66,16 +70,28 @@ fn format_of(arguments: &Export) -> Result<ExportFormat, Failure> {
             "`{out}` doesn't say what to write; .mg, .frames, .jsonl, .parquet, .sqlite and .db do, or --format"
         ))
     })?;
-    let format = match (kind, arguments.compression) {
-        (ExportKind::Mg, Compression::None) => ExportFormat::Container(Codec::None),
-        (ExportKind::Mg, Compression::Zstd) => ExportFormat::Container(Codec::Zstd),
-        (ExportKind::Mg, Compression::Lz4) => ExportFormat::Container(Codec::Lz4),
-        (ExportKind::Frames, _) => ExportFormat::Frames,
-        (ExportKind::Jsonl, _) => ExportFormat::JsonLines,
-        (ExportKind::Parquet, _) => ExportFormat::Parquet,
-        (ExportKind::Sqlite, _) => ExportFormat::Sqlite,
-        (ExportKind::Exchanges, _) => ExportFormat::Exchanges,
+    let format = match kind {
+        ExportKind::Mg => ExportFormat::Container(codec_of(arguments.compression)),
+        ExportKind::Frames => ExportFormat::Frames,
+        ExportKind::Jsonl => ExportFormat::JsonLines,
+        ExportKind::Parquet => ExportFormat::Parquet,
+        ExportKind::Sqlite => ExportFormat::Sqlite,
+        ExportKind::Exchanges => ExportFormat::Exchanges,
     };
+    refuse_unfit(arguments, format)?;
+    Ok(format)
+}
+
+fn codec_of(compression: Compression) -> Codec {
+    match compression {
+        Compression::None => Codec::None,
+        Compression::Zstd => Codec::Zstd,
+        Compression::Lz4 => Codec::Lz4,
+    }
+}
+
+/// Options that mean nothing for a format aren't passed over: whoever gave them expects something of them.
+fn refuse_unfit(arguments: &Export, format: ExportFormat) -> Result<(), Failure> {
     if arguments.out.as_os_str() == "-" && matches!(format, ExportFormat::Container(_) | ExportFormat::Sqlite) {
         let message = "containers and databases can't be written to standard output; frames, jsonl and exchanges can";
         return Err(Failure::usage(message));
@@ -83,7 +99,14 @@ fn format_of(arguments: &Export) -> Result<ExportFormat, Failure> {
     if arguments.provider.is_some() && format != ExportFormat::Exchanges {
         return Err(Failure::usage("--provider says in whose form exchanges are written; it needs --format exchanges"));
     }
-    Ok(format)
+    let is_container = matches!(format, ExportFormat::Container(_));
+    if arguments.compression != Compression::None && !is_container {
+        return Err(Failure::usage("--compression is about the grain region of containers; it needs --format mg"));
+    }
+    if arguments.split.is_some() && !is_container {
+        return Err(Failure::usage("--split says where a container ends; it needs --format mg"));
+    }
+    Ok(())
 }
 
 fn kind_of(out: &Path) -> Option<ExportKind> {

@@ -24,6 +24,9 @@ struct Written {
 /// Writes the corpus, a file at a time.
 pub fn run(context: &Context, arguments: Generate) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
+    if !arguments.force {
+        refuse_existing(&arguments)?;
+    }
     std::fs::create_dir_all(&arguments.out)
         .map_err(|error| Failure::environment(&format!("can't make `{}`", arguments.out.display()), &error))?;
     let pool = rayon::ThreadPoolBuilder::new()
@@ -48,14 +51,23 @@ pub fn run(context: &Context, arguments: Generate) -> Result<Outcome, Failure> {
         }
         let rest = held.split_off(wanted);
         let path = arguments.out.join(file_name(arguments.kind, written.files));
-        written.bytes += write_file(&path, arguments.kind, &held)
-            .map_err(|error| Failure::environment(&format!("can't write `{}`", path.display()), &error))?;
+        written.bytes += write_file(&path, arguments.kind, &held).map_err(|error| Failure::writing(&path, &error))?;
         written.files += 1;
         written.grains += wanted as u64;
         held = rest;
     }
     printer.record(&written)?;
     Ok(Outcome::Done)
+}
+
+/// Fails before anything is written if a file of the corpus is there already.
+fn refuse_existing(arguments: &Generate) -> Result<(), Failure> {
+    let files = arguments.grains.div_ceil(arguments.file_grains.max(1));
+    let mut paths = (0..files).map(|number| arguments.out.join(file_name(arguments.kind, number)));
+    match paths.find(|path| path.exists()) {
+        Some(path) => Err(Failure::writing(&path, &"it exists; `--force` writes over it")),
+        None => Ok(()),
+    }
 }
 
 fn file_name(kind: GenerateKind, number: u64) -> String {

@@ -1,6 +1,6 @@
 //! `apply`, `erase`, `report-subject`, `certificate`, `audit`, `keys`.
 
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use gristmill_engine::apply::{Answer, ApplyOptions, apply as run_apply};
@@ -8,32 +8,40 @@ use gristmill_engine::erase::{
     Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, disclose, erase as run_erasure,
     plan as run_plan, verify as check,
 };
-use gristmill_engine::error::EngineError;
 
 use super::Context;
 use super::keys::keyring;
 use crate::args::govern::{
     Apply, Audit, Certificate, Erase, ProveInclusion, ReportSubject, Selector, VerifyCertificate,
 };
+use crate::args::{Format, Results};
 use crate::exit::{Failure, Outcome};
+use crate::lines::Lines;
+use crate::output::{begin_file, finish_file, write_file};
 
 /// Applies operations in bulk; one answer a line.
 pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failure> {
+    if arguments.out.is_none() {
+        lines_only(context, arguments.results)?;
+    }
     let mut lake = context.open_or_create_lake().await?;
     let mut lines: Box<dyn BufRead> = match arguments.operations.to_str() {
         Some("-") => Box::new(BufReader::new(std::io::stdin())),
         _ => {
             let path = &arguments.operations;
-            let file = std::fs::File::open(path)
-                .map_err(|error| Failure::environment(&format!("can't read `{}`", path.display()), &error))?;
+            let file = std::fs::File::open(path).map_err(|error| Failure::reading(path, &error))?;
             Box::new(BufReader::new(file))
         }
     };
-    let mut sink = sink(arguments.out.as_deref())?;
-    let mut answer = |answer: &Answer| write_line(&mut sink, answer);
+    // Answers tell how far a run came that was killed: they are written as they are given.
+    let mut answers = match &arguments.out {
+        Some(path) => Lines::to(path, std::fs::File::create(path).map_err(|error| Failure::writing(path, &error))?),
+        None => Lines::to_stdout(),
+    };
+    let mut answer = |answer: &Answer| answers.write(answer);
     let options = ApplyOptions { dry_run: arguments.dry_run, ..ApplyOptions::default() };
     let report = run_apply(&mut lake, &mut *lines, &options, &mut answer).await?;
-    sink.flush()?;
+    answers.finish()?;
     if arguments.out.is_some() {
         context.printer(arguments.results).record(&report)?;
     } else if !context.common.quiet {
@@ -51,19 +59,14 @@ pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failu
     }
 }
 
-fn sink(path: Option<&Path>) -> Result<Box<dyn Write>, Failure> {
-    Ok(match path {
-        Some(path) => Box::new(BufWriter::new(
-            std::fs::File::create(path)
-                .map_err(|error| Failure::environment(&format!("can't write `{}`", path.display()), &error))?,
+/// What goes to standard output are lines of JSON, whatever is asked for: another format is refused rather than passed over.
+fn lines_only(context: &Context, own: Results) -> Result<(), Failure> {
+    match own.format.or(context.results.format) {
+        None | Some(Format::Json | Format::Jsonl) => Ok(()),
+        Some(_) => Err(Failure::usage(
+            "standard output gets lines of JSON here; --format is about the summary that is printed with --out FILE",
         )),
-        None => Box::new(BufWriter::new(std::io::stdout())),
-    })
-}
-
-fn write_line(sink: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), EngineError> {
-    let line = serde_json::to_string(value).map_err(|error| EngineError::Request(error.to_string()))?;
-    writeln!(sink, "{line}").map_err(|error| EngineError::Request(format!("can't write: {error}")))
+    }
 }
 
 /// Plans an erasure, and carries it out if that was asked for.
@@ -92,7 +95,7 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
     let erased = run_erasure(&mut lake, &request, &order).await?;
     if let Some(copy) = arguments.certificate {
         let signed = lake.location().read(&erased.certificate.as_str().into()).await?;
-        write(&copy, &signed)?;
+        write_file(&copy, &signed)?;
     }
     printer.record(&erased)?;
     if erased.proven {
@@ -115,17 +118,28 @@ fn hint(context: &Context, plan: &Plan) {
 
 /// Hands out what the lake holds about somebody.
 pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outcome, Failure> {
+    if arguments.out.is_none() {
+        lines_only(context, arguments.results)?;
+    }
     let request = request(&arguments.selector)?;
     let mut lake = context.open_lake().await?;
     let (plan, survey) = run_plan(&mut lake, &request, context.threads()).await?;
     // Without a keyring the audit entry says what was done and not, under a pseudonym, for whom.
     let key =
         keyring(&context.common.keys).ok().map(|keyring| keyring.derive("gristmill/erasure/pseudonyms")).transpose()?;
-    let mut sink = sink(arguments.out.as_deref())?;
-    let mut write = |held: &Disclosed| write_line(&mut sink, held);
+    let mut file = match arguments.out.as_deref() {
+        Some(path) => Some((path, begin_file(path)?)),
+        None => None,
+    };
+    let mut lines = match &mut file {
+        Some((path, file)) => Lines::to(path, file),
+        None => Lines::to_stdout(),
+    };
+    let mut write = |held: &Disclosed| lines.write(held);
     let count = disclose(&mut lake, &request, &survey, key.as_ref(), &mut write).await?;
-    sink.flush()?;
-    if arguments.out.is_some() {
+    lines.finish()?;
+    if let Some((path, file)) = file {
+        finish_file(path, file)?;
         let summary = serde_json::json!({
             "disclosed": count,
             "selected": plan.selected,
@@ -196,6 +210,14 @@ fn request(selector: &Selector) -> Result<Request, Failure> {
         approvals: selector.approve.clone(),
         ..Request::default()
     };
+    for (option, values) in [
+        ("--user", &selector.user),
+        ("--subject", &selector.subject),
+        ("--did", &selector.did),
+        ("--session", &selector.session),
+    ] {
+        named(option, values)?;
+    }
     let identifiers = [&selector.user, &selector.subject, &selector.did].into_iter().flatten().cloned();
     let person = Person { identifiers: identifiers.collect(), sessions: selector.session.iter().cloned().collect() };
     if person != Person::default() {
@@ -206,6 +228,7 @@ fn request(selector: &Selector) -> Result<Request, Failure> {
     }
     if let Some(path) = &selector.subjects {
         request.add_people(&text(path)?).map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
+        leave_out_nobody(&mut request);
     }
     if let Some(path) = &selector.addresses {
         request
@@ -215,15 +238,32 @@ fn request(selector: &Selector) -> Result<Request, Failure> {
     Ok(request)
 }
 
+/// True if `text` names nobody: nothing is left of it when spellings are compared.
+fn is_blank(text: &str) -> bool {
+    Folding::Spellings.folded(text).is_empty()
+}
+
+/// Refuses an empty value of `option`: it would stand for a person who isn't there.
+pub fn named(option: &str, values: &[String]) -> Result<(), Failure> {
+    match values.iter().any(|value| is_blank(value)) {
+        true => Err(Failure::usage(format!("{option} is empty: it names nobody"))),
+        false => Ok(()),
+    }
+}
+
+/// Lines of a file of people may hold nothing but blanks in quotes.
+fn leave_out_nobody(request: &mut Request) {
+    for person in &mut request.people {
+        person.identifiers.retain(|identifier| !is_blank(identifier));
+        person.sessions.retain(|session| !is_blank(session));
+    }
+    request.people.retain(|person| *person != Person::default());
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::environment(&format!("can't read `{}`", path.display()), &error))
+    std::fs::read(path).map_err(|error| Failure::reading(path, &error))
 }
 
 fn text(path: &Path) -> Result<String, Failure> {
     String::from_utf8(read(path)?).map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes)
-        .map_err(|error| Failure::environment(&format!("can't write `{}`", path.display()), &error))
 }

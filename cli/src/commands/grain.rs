@@ -11,6 +11,7 @@ use gristmill_schemas::sign::{Delivery, SelfContained};
 
 use crate::args::{DecodeLines, Lines};
 use crate::exit::{Failure, Outcome};
+use crate::output::unprintable;
 
 /// Bytes of an input line at most.
 const LINE_LIMIT: u64 = 256 << 20;
@@ -87,15 +88,18 @@ fn each_line(
     file: Option<PathBuf>,
     answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
 ) -> Result<Outcome, Failure> {
+    let named = file.as_ref().map_or_else(|| "standard input".to_owned(), |file| format!("`{}`", file.display()));
     let mut input = open_lines(file)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut outcome = Outcome::Done;
     let (mut line, mut empty) = (Vec::new(), 0_u64);
     loop {
-        if input.buffer().is_empty() {
-            out.flush()?;
+        if input.buffer().is_empty() && is_closed(out.flush())? {
+            return Ok(outcome);
         }
-        let Some(whole) = read_line(&mut input, &mut line)? else { break };
+        let read = read_line(&mut input, &mut line);
+        let read = read.map_err(|error| Failure::environment(&format!("can't read {named}"), &error))?;
+        let Some(whole) = read else { break };
         if line.trim_ascii().is_empty() {
             empty += 1;
             continue;
@@ -107,14 +111,22 @@ fn each_line(
                 outcome = Outcome::Problems;
                 error_json(&error)
             });
-            match writeln!(out, "{answered}") {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(outcome),
-                written => written?,
+            if is_closed(writeln!(out, "{answered}"))? {
+                return Ok(outcome);
             }
         }
     }
-    out.flush()?;
+    is_closed(out.flush())?;
     Ok(outcome)
+}
+
+/// True if nobody reads the answers any more.
+fn is_closed(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
+        Ok(()) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
+        Err(error) => Err(unprintable(&error)),
+    }
 }
 
 fn open_lines(file: Option<PathBuf>) -> Result<BufReader<Box<dyn Read>>, Failure> {

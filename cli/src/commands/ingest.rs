@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gristmill_connectors::source::discover;
+use gristmill_engine::error::EngineError;
 use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, OnError, ingest};
 use gristmill_schemas::grain::Mode;
@@ -43,7 +44,7 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
     let shown = Progress::show(&context.common, "ingest", move || position(&watched));
     let report = ingest(&mut lake, sources, &options, progress).await;
     drop(shown);
-    let report = report?;
+    let report = report.map_err(failure)?;
     printer.record(&report)?;
     if report.rejected > 0 && !context.common.quiet {
         eprintln!(
@@ -58,6 +59,16 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
             "sources that couldn't be read",
             &format!("{files}; the others are in the lake, and the same command takes these in once they can be read"),
         )),
+    }
+}
+
+/// Why nothing more is taken in; refused input needn't be the end.
+fn failure(error: EngineError) -> Failure {
+    match error {
+        EngineError::Refused { .. } => {
+            Failure::data(format!("{error}; `--on-error quarantine` would set it aside and go on"))
+        }
+        error => error.into(),
     }
 }
 

@@ -7,6 +7,7 @@ use gristmill_engine::keys::{FileKeys, Keyring};
 use gristmill_engine::lake::Lake;
 
 use super::Context;
+use super::govern::named;
 use crate::args::govern::{KeyCommand, Keys};
 use crate::exit::{Failure, Outcome};
 
@@ -24,9 +25,7 @@ pub async fn run(context: &Context, command: KeyCommand) -> Result<Outcome, Fail
             context.printer(results).record(&made)?;
         }
         KeyCommand::List { results } => {
-            for key in Keyring::public(&path_of(keys)?)? {
-                context.printer(results).record(&key)?;
-            }
+            context.printer(results).records(&Keyring::public(&path_of(keys)?)?)?;
         }
         KeyCommand::Encrypt { exclusive, results } => {
             let mut lake = context.operated(Lake::open(context.lake()).await?);
@@ -34,6 +33,7 @@ pub async fn run(context: &Context, command: KeyCommand) -> Result<Outcome, Fail
             context.printer(results).record(&encrypt(&mut lake, exclusive).await?)?;
         }
         KeyCommand::Rotate { user, exclusive, results } => {
+            named("--user", &user)?;
             let mut lake = context.open_lake().await?;
             context.printer(results).record(&rotate(&mut lake, &user, exclusive).await?)?;
         }
@@ -123,7 +123,6 @@ fn passphrase(keys: &Keys) -> Result<String, Failure> {
 }
 
 fn first_line(path: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::environment(&format!("can't read `{}`", path.display()), &error))?;
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::reading(path, &error))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }

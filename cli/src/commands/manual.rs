@@ -24,12 +24,14 @@ pub fn pages(folder: Option<PathBuf>) -> Result<Outcome, Failure> {
     match folder {
         None => {
             let mut page = Vec::new();
-            Man::new(Arguments::command()).render(&mut page)?;
+            let made = Man::new(Arguments::command()).render(&mut page);
+            made.map_err(|error| Failure::environment("can't make the page", &error))?;
             write_out(|out| io::Write::write_all(out, &page))?;
         }
         Some(folder) => {
-            std::fs::create_dir_all(&folder)?;
-            clap_mangen::generate_to(Arguments::command(), folder)?;
+            let made = std::fs::create_dir_all(&folder);
+            let made = made.and_then(|()| clap_mangen::generate_to(Arguments::command(), &folder));
+            made.map_err(|error| Failure::environment(&format!("can't write in `{}`", folder.display()), &error))?;
         }
     }
     Ok(Outcome::Done)

@@ -1,7 +1,7 @@
 //! `scan`: compliance packs over the lake, and packs over their own examples.
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use gristmill_queries::packs::report::{Digest, Form, Reporter};
@@ -13,7 +13,7 @@ use super::Context;
 use super::sql::{self, options};
 use crate::args::{self, ReportFormat};
 use crate::exit::{Failure, Outcome};
-use crate::output::{grouped, write_out};
+use crate::output::{begin_file, finish_file, grouped, write_file, write_out};
 
 /// Scans the lake; the data has problems if a finding is as grave as asked for, or a policy failed.
 pub async fn run(context: &Context, arguments: args::Scan) -> Result<Outcome, Failure> {
@@ -22,10 +22,11 @@ pub async fn run(context: &Context, arguments: args::Scan) -> Result<Outcome, Fa
     }
     let names: Vec<&str> = arguments.packs.iter().map(String::as_str).collect();
     let packs = find(if names.is_empty() { NAMES } else { &names })?;
+    let form = form(context, &arguments)?;
     let mut lake = context.open_lake().await?;
     let options = ScanOptions { sql: options(context)?, since: since(arguments.since.as_deref())? };
     let scan = Scan::prepare(&lake, packs, &options).await.map_err(failure)?;
-    let summary = match form(context, &arguments) {
+    let summary = match form {
         None => table(&scan, arguments.output.as_deref()).await?,
         Some(form) => report(&scan, form, arguments.output.as_deref()).await?,
     };
@@ -57,57 +58,70 @@ fn since(text: Option<&str>) -> Result<Since, Failure> {
 }
 
 /// The form that was asked for, or that the file's name asks for, or that suits where the output goes; `None` for the table.
-fn form(context: &Context, arguments: &args::Scan) -> Option<Form> {
-    let asked = arguments.format.or_else(|| {
-        let name = arguments.output.as_ref()?.extension()?.to_str()?;
-        Some(match name {
-            "html" | "htm" => ReportFormat::Html,
-            "sarif" => ReportFormat::Sarif,
-            "json" => ReportFormat::Json,
-            "jsonl" | "ndjson" => ReportFormat::Jsonl,
-            _ => return None,
-        })
-    });
-    let general = || match context.results.format {
-        Some(args::Format::Json) => Some(ReportFormat::Json),
-        Some(args::Format::Jsonl) => Some(ReportFormat::Jsonl),
-        Some(_) => Some(ReportFormat::Table),
-        None => None,
+fn form(context: &Context, arguments: &args::Scan) -> Result<Option<Form>, Failure> {
+    let ending = arguments.output.as_deref().and_then(Path::extension).map(|ending| ending.to_string_lossy());
+    let asked = match arguments.format.or_else(|| named_by(ending.as_deref()?)) {
+        Some(form) => form,
+        None => match (context.results.format, ending) {
+            (Some(args::Format::Table), _) => ReportFormat::Table,
+            (Some(args::Format::Json), _) => ReportFormat::Json,
+            (Some(args::Format::Jsonl), _) => ReportFormat::Jsonl,
+            (Some(args::Format::Csv | args::Format::Arrow), _) => {
+                return Err(Failure::usage("findings aren't written as csv or arrow: `scan --format` names the forms"));
+            }
+            (None, Some(ending)) => {
+                let known = ".html, .sarif, .json, .jsonl and .txt do, or --format";
+                return Err(Failure::usage(format!("`.{ending}` doesn't say what to write; {known}")));
+            }
+            (None, None) if io::stdout().is_terminal() => ReportFormat::Table,
+            (None, None) => ReportFormat::Jsonl,
+        },
     };
-    let fitting = if io::stdout().is_terminal() { ReportFormat::Table } else { ReportFormat::Jsonl };
-    match asked.or_else(general).unwrap_or(fitting) {
+    Ok(match asked {
         ReportFormat::Table => None,
         ReportFormat::Json => Some(Form::Json),
         ReportFormat::Jsonl => Some(Form::Jsonl),
         ReportFormat::Sarif => Some(Form::Sarif),
         ReportFormat::Html => Some(Form::Html),
-    }
+    })
+}
+
+/// The form that a file's ending asks for.
+fn named_by(ending: &str) -> Option<ReportFormat> {
+    Some(match ending {
+        "html" | "htm" => ReportFormat::Html,
+        "sarif" => ReportFormat::Sarif,
+        "json" => ReportFormat::Json,
+        "jsonl" | "ndjson" => ReportFormat::Jsonl,
+        "txt" => ReportFormat::Table,
+        _ => return None,
+    })
 }
 
 /// Writes the report while the scan runs. A file appears under its name only when it is whole.
-async fn report(scan: &Scan, form: Form, output: Option<&std::path::Path>) -> Result<Summary, Failure> {
+async fn report(scan: &Scan, form: Form, output: Option<&Path>) -> Result<Summary, Failure> {
     let Some(path) = output else {
-        return write_report(scan, form, BufWriter::with_capacity(1 << 16, io::stdout())).await;
+        return write_report(scan, form, BufWriter::with_capacity(1 << 16, io::stdout())).await.map_err(failure);
     };
-    let fault =
-        |error: &dyn std::fmt::Display| Failure::environment(&format!("can't write `{}`", path.display()), error);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
-    let file = tempfile::Builder::new().prefix(".scan-").tempfile_in(folder).map_err(|error| fault(&error))?;
-    let out: File = file.reopen().map_err(|error| fault(&error))?;
-    let summary = write_report(scan, form, BufWriter::with_capacity(1 << 16, out)).await?;
-    file.persist(path).map_err(|error| fault(&error.error))?;
+    let mut file = begin_file(path)?;
+    let summary = write_report(scan, form, BufWriter::with_capacity(1 << 16, &mut file)).await;
+    let summary = summary.map_err(|error| match error {
+        PackError::Write(error) if error.kind() != io::ErrorKind::BrokenPipe => Failure::writing(path, &error),
+        other => failure(other),
+    })?;
+    finish_file(path, file)?;
     Ok(summary)
 }
 
-async fn write_report(scan: &Scan, form: Form, out: impl Write) -> Result<Summary, Failure> {
-    let mut reporter = Reporter::begin(out, form, scan).map_err(failure)?;
-    let summary = scan.run(|rule, finding| reporter.finding(rule, finding)).await.map_err(failure)?;
-    reporter.finish(scan, &summary).map_err(failure)?;
+async fn write_report(scan: &Scan, form: Form, out: impl Write) -> Result<Summary, PackError> {
+    let mut reporter = Reporter::begin(out, form, scan)?;
+    let summary = scan.run(|rule, finding| reporter.finding(rule, finding)).await?;
+    reporter.finish(scan, &summary)?;
     Ok(summary)
 }
 
 /// Rules with findings, the gravest first, with an example each.
-async fn table(scan: &Scan, output: Option<&std::path::Path>) -> Result<Summary, Failure> {
+async fn table(scan: &Scan, output: Option<&Path>) -> Result<Summary, Failure> {
     let mut digest = Digest::new(scan.rules().len());
     let take = |rule: &Rule, finding: &packs::Finding| {
         digest.add(rule, finding);
@@ -135,8 +149,7 @@ async fn table(scan: &Scan, output: Option<&std::path::Path>) -> Result<Summary,
     }
     let text = if summary.findings > 0 { format!("{table}\n") } else { "no findings\n".to_owned() };
     match output {
-        Some(path) => std::fs::write(path, text)
-            .map_err(|error| Failure::environment(&format!("can't write `{}`", path.display()), &error))?,
+        Some(path) => write_file(path, text.as_bytes())?,
         None => write_out(|out| out.write_all(text.as_bytes()))?,
     }
     Ok(summary)

@@ -1,7 +1,8 @@
 //! `sql`: one statement, a file of them, standard input, or a shell.
 
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 
+use arrow::error::ArrowError;
 use futures::StreamExt;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::Lake;
@@ -12,7 +13,7 @@ use gristmill_queries::sql::{
 use super::Context;
 use crate::args::Sql;
 use crate::exit::{Failure, Outcome};
-use crate::output::Printer;
+use crate::output::{Printer, read_in};
 use crate::shell::{Entry, Shell};
 
 /// Runs what was asked for.
@@ -21,14 +22,10 @@ pub async fn run(context: &Context, arguments: Sql) -> Result<Outcome, Failure> 
     let session = session(context).await?;
     let text = match (arguments.query, arguments.file) {
         (Some(query), _) => query,
-        (None, Some(file)) => std::fs::read_to_string(&file)
-            .map_err(|error| Failure::environment(&format!("can't read `{}`", file.display()), &error))?,
+        (None, Some(file)) => std::fs::read_to_string(&file).map_err(|error| Failure::reading(&file, &error))?,
         (None, None) if std::io::stdin().is_terminal() => return shell(&session, printer).await,
-        (None, None) => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
-            text
-        }
+        (None, None) => String::from_utf8(read_in()?)
+            .map_err(|error| Failure::usage(format!("standard input is no statement: {error}")))?,
     };
     run_text(&session, printer, &text).await?;
     Ok(Outcome::Done)
@@ -99,7 +96,8 @@ async fn shell(session: &SessionContext, printer: Printer) -> Result<Outcome, Fa
     }
 }
 
-/// What the query engine said, without the layers around it. A damaged file is a problem of the data, not of usage.
+/// What the query engine said, without the layers around it. A damaged file is a problem of the data; what a function or a cast makes
+/// of a sound value is one of usage.
 pub fn failure(error: DataFusionError) -> Failure {
     let root = error.find_root();
     if let DataFusionError::External(cause) = root
@@ -110,9 +108,24 @@ pub fn failure(error: DataFusionError) -> Failure {
             other => Failure::usage(other.to_string()),
         };
     }
-    match root {
-        DataFusionError::ParquetError(_) | DataFusionError::ArrowError(..) => Failure::data(hint(root)),
-        _ => Failure::usage(hint(root)),
+    if is_damage(root) { Failure::data(hint(root)) } else { Failure::usage(hint(root)) }
+}
+
+/// True if a file can't be read as what it is.
+fn is_damage(error: &DataFusionError) -> bool {
+    match error {
+        DataFusionError::ParquetError(_) => true,
+        DataFusionError::ArrowError(error, _) => matches!(
+            **error,
+            ArrowError::ParquetError(_)
+                | ArrowError::IpcError(_)
+                | ArrowError::AvroError(_)
+                | ArrowError::CsvError(_)
+                | ArrowError::JsonError(_)
+                | ArrowError::ExternalError(_)
+                | ArrowError::IoError(..)
+        ),
+        _ => false,
     }
 }
 

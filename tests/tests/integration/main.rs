@@ -23,6 +23,8 @@ mod kill;
 mod lessons;
 mod maintenance;
 mod object_store;
+#[cfg(unix)]
+mod outputs;
 mod scan;
 mod scan_commands;
 mod sidecars;
