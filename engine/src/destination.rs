@@ -166,7 +166,8 @@ impl Write for Pending {
     }
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// The folder in which the file at `path` lies.
+pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

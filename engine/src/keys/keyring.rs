@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use crate::destination::folder_of;
 use crate::error::{Context, EngineError, Result};
 
 /// 32 bytes that nobody should see.
@@ -290,11 +291,6 @@ fn stretch(passphrase: &str, kdf: &Kdf) -> Result<Secret> {
 
 fn cipher(key: &Secret) -> Result<Aes256Gcm> {
     Aes256Gcm::new_from_slice(&**key).map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))
-}
-
-/// The folder in which the file at `path` lies.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Makes durable that a file was made at `path`, or took the place of another: what was destroyed mustn't come back after a

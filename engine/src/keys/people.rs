@@ -17,8 +17,9 @@ use std::path::PathBuf;
 use zeroize::Zeroizing;
 
 use super::Secret;
-use super::keyring::{Keyring, folder_of, random, seal_bound, sync_folder_of, unseal_bound};
+use super::keyring::{Keyring, random, seal_bound, sync_folder_of, unseal_bound};
 use super::store::{Ending, KeyId, KeyStore, PersonKey};
+use crate::destination::folder_of;
 use crate::error::{Context, EngineError, Result};
 
 const MAGIC: &[u8; 16] = b"gristmill-people";

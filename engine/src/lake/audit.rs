@@ -80,9 +80,7 @@ impl Lake {
     pub async fn verify_audit(&mut self) -> Result<AuditVerdict> {
         let entries = match self.audit_entries().await {
             Err(error @ (EngineError::File { .. } | EngineError::Delta { .. } | EngineError::Connector(_))) => {
-                let mut verdict = AuditVerdict::of(&[]);
-                verdict.find([format!("the log can't be read: {error}")]);
-                return Ok(verdict);
+                return Ok(AuditVerdict::of_unreadable(&error));
             }
             entries => entries?,
         };
@@ -188,6 +186,13 @@ pub struct AuditVerdict {
 }
 
 impl AuditVerdict {
+    /// Of a log that can't be read, because of `error`.
+    pub fn of_unreadable(error: &EngineError) -> AuditVerdict {
+        let mut verdict = AuditVerdict::of(&[]);
+        verdict.find([format!("the log can't be read: {error}")]);
+        verdict
+    }
+
     /// Adds problems that no single entry shows.
     fn find(&mut self, problems: impl IntoIterator<Item = String>) {
         for problem in problems {

@@ -86,6 +86,19 @@ fn a_lake_that_can_t_be_made_is_an_environment_problem() {
     assert!(answer.err.contains("taken"), "{}", answer.err);
 }
 
+#[test]
+fn an_audit_log_with_a_gap_is_a_finding() {
+    let here = folder();
+    std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
+    assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
+    let audit = ["audit", "verify", "--format", "json"];
+    assert_eq!(run(here.path(), &audit, "").code, 0);
+    std::fs::remove_file(here.path().join("lake/audit/_delta_log/00000000000000000000.json")).unwrap();
+    let answer = run(here.path(), &audit, "");
+    assert_eq!(answer.code, 2, "{}", answer.err);
+    assert!(answer.out.contains("can't be read"), "{}", answer.out);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_file_that_can_t_be_read_is_told_and_the_others_come_in() {
