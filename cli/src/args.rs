@@ -494,7 +494,7 @@ pub struct Reindex {
     /// Make those again too that are whole
     #[arg(long)]
     pub all: bool,
-    /// Index the vectors of these files (.parquet, .npy, .fvecs) to which grains refer by their identifiers
+    /// Index the vectors of these files (.parquet, .arrow, .npy, .fvecs) to which grains refer by their identifiers
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub vectors: Vec<PathBuf>,
     /// Index vectors of the texts of all grains, made by the embedder

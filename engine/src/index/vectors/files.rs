@@ -2,16 +2,19 @@
 //!
 //! | kind | identifier of a vector |
 //! |---|---|
-//! | Parquet (`.parquet`) | the column `vector_id` (or `id`), beside a column `vector` (or `embedding`) of lists of numbers |
+//! | Parquet (`.parquet`), Arrow (`.arrow`, file or stream, buffers uncompressed) | the column `vector_id` (or `id`), beside a column `vector` (or `embedding`) of lists of numbers |
 //! | NumPy (`.npy`), two dimensions of f4, f2 or i1 in C order | the line in `<file>.ids`, else the row's number |
 //! | `.fvecs` | the line in `<file>.ids`, else the row's number |
 
 use std::collections::HashMap;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::{FileReader, StreamReader};
 use gristmill_connectors::source::SourceBytes;
 use half::f16;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -70,10 +73,16 @@ type Rows = Vec<(String, Vec<f32>)>;
 fn read(path: &Path) -> Result<Rows, Fault> {
     let bytes = SourceBytes::map(path)?;
     match path.extension().and_then(|ending| ending.to_str()) {
-        Some("parquet") => read_parquet(bytes),
+        Some("parquet") => {
+            let bytes = MappedFile(std::sync::Arc::new(bytes));
+            read_batches(ParquetRecordBatchReaderBuilder::try_new(bytes)?.build()?)
+        }
+        // The file format begins with its name, the stream format with a message.
+        Some("arrow") if bytes.starts_with(b"ARROW1") => read_batches(FileReader::try_new(Cursor::new(&*bytes), None)?),
+        Some("arrow") => read_batches(StreamReader::try_new(&*bytes, None)?),
         Some("npy") => with_ids(path, read_npy(&bytes)?),
         Some("fvecs") => with_ids(path, read_fvecs(&bytes)?),
-        _ => Err("its name ends in none of .parquet, .npy and .fvecs".into()),
+        _ => Err("its name ends in none of .parquet, .arrow, .npy and .fvecs".into()),
     }
 }
 
@@ -94,9 +103,9 @@ fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, Fault> {
     Ok(ids.into_iter().zip(vectors).collect())
 }
 
-fn read_parquet(bytes: SourceBytes) -> Result<Rows, Fault> {
+fn read_batches(batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>) -> Result<Rows, Fault> {
     let mut rows = Vec::new();
-    for batch in ParquetRecordBatchReaderBuilder::try_new(MappedFile(std::sync::Arc::new(bytes)))?.build()? {
+    for batch in batches {
         let batch = batch?;
         let ids = cast(column(&batch, ["vector_id", "id"])?, &DataType::Utf8)?;
         let item = DataType::List(std::sync::Arc::new(Field::new("element", DataType::Float32, true)));
@@ -199,6 +208,32 @@ mod tests {
         assert!(read_npy(&file("<i8", &floats)).is_err());
         for end in 0..file("<f4", &floats).len() {
             assert!(read_npy(&file("<f4", &floats)[..end]).is_err());
+        }
+    }
+
+    #[test]
+    fn arrow_files_and_streams_are_read_and_cut_ones_refused() {
+        use std::sync::Arc;
+
+        use arrow::array::{FixedSizeListArray, StringArray};
+        use arrow::ipc::writer::{FileWriter, StreamWriter};
+
+        let vectors = [Some([Some(1.0), Some(2.0)]), None].into_iter();
+        let vectors = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(vectors, 2);
+        let columns: [(&str, ArrayRef); 2] =
+            [("id", Arc::new(StringArray::from(vec!["a", "b"]))), ("embedding", Arc::new(vectors))];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut file = FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        file.write(&batch).unwrap();
+        let mut stream = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        stream.write(&batch).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vectors.arrow");
+        for bytes in [file.into_inner().unwrap(), stream.into_inner().unwrap()] {
+            std::fs::write(&path, &bytes).unwrap();
+            assert_eq!(read(&path).unwrap(), [("a".to_owned(), vec![1.0, 2.0])]);
+            std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+            assert!(read(&path).is_err());
         }
     }
 
