@@ -13,14 +13,14 @@ use crate::cal::words::Keyword;
 impl Parser<'_> {
     /// An ASSEMBLE statement; the order of its clauses is fixed.
     pub(super) fn assemble(&mut self) -> Result<Assemble> {
-        let start = self.expect_keyword(Keyword::Assemble)?;
+        let start = self.require_keyword(Keyword::Assemble)?;
         let mut assemble = Assemble { name: self.context_name()?, ..Assemble::default() };
         if self.accept_keyword(Keyword::For)? {
             let (intent, span) = self.text()?;
             check::intent(&intent, span)?;
             assemble.intent = Some(intent);
         }
-        self.expect_keyword(Keyword::From)?;
+        self.require_keyword(Keyword::From)?;
         assemble.sources = self.sources()?;
         if self.accept_keyword(Keyword::Budget)? {
             let (amount, span) = self.positive()?;
@@ -88,7 +88,7 @@ impl Parser<'_> {
             Kind::Parameter(_) => SourceBody::Binding(self.parameter()?),
             _ => SourceBody::Recall(Box::new(self.recall()?)),
         };
-        self.expect(Symbol::CloseParen)?;
+        self.require(Symbol::CloseParen)?;
         Ok(body)
     }
 
@@ -133,7 +133,7 @@ impl Parser<'_> {
             return Ok(FormatSpec::Template(self.name("the name of a template")?.0));
         }
         let sections = self.sections()?;
-        self.expect(Symbol::CloseBrace)?;
+        self.require(Symbol::CloseBrace)?;
         Ok(FormatSpec::Inline(sections))
     }
 
@@ -157,7 +157,7 @@ impl Parser<'_> {
     fn stream_option(&mut self, stream: &mut Stream) -> Result<()> {
         let (word, span) = self.word("an option of STREAM")?;
         if word.eq_ignore_ascii_case("chunk_size") {
-            self.expect(Symbol::Equal)?;
+            self.require(Symbol::Equal)?;
             let (number, span) = self.number()?;
             stream.chunk_size = Some(check::chunk_size(&number, span)?);
             return Ok(());
@@ -170,8 +170,8 @@ impl Parser<'_> {
     }
 
     pub(super) fn define(&mut self) -> Result<TemplateDefinition> {
-        self.expect_keyword(Keyword::Define)?;
-        self.expect_keyword(Keyword::Template)?;
+        self.require_keyword(Keyword::Define)?;
+        self.require_keyword(Keyword::Template)?;
         let (name, span) = self.name("the name of a template")?;
         let extends = match self.accept_keyword(Keyword::Extends)? {
             true => {
@@ -189,7 +189,7 @@ impl Parser<'_> {
         while let Some(name) = self.next_section()? {
             let span = self.take()?.span;
             sections.begin(name, span)?;
-            let open = self.expect(Symbol::OpenBrace)?;
+            let open = self.require(Symbol::OpenBrace)?;
             // The brace was the last token looked at, so the lexer stands right behind it.
             let Some((raw, span)) = self.lexer.template_text()? else {
                 return Err(CalError::new(Code::E002, format!("The section {name} has no closing brace."))

@@ -63,7 +63,7 @@ impl Parser<'_> {
     fn range(&mut self, field: &Field) -> Result<Test> {
         self.operator(field, Operator::Between)?;
         let low = self.scalar(field)?;
-        self.expect_keyword(Keyword::And)?;
+        self.require_keyword(Keyword::And)?;
         Ok(Test::Between(low, self.scalar(field)?))
     }
 
@@ -92,7 +92,7 @@ impl Parser<'_> {
 
     fn membership(&mut self, field: &Field) -> Result<Test> {
         let operator = self.operator(field, Operator::In)?;
-        self.expect(Symbol::OpenParen)?;
+        self.require(Symbol::OpenParen)?;
         let set = match self.next_is_keyword(Keyword::Recall)? {
             true => InSet::Subquery(Box::new(self.subquery()?)),
             false => {

@@ -146,12 +146,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Takes `symbol`.
-    fn expect(&mut self, symbol: Symbol) -> Result<Span> {
+    fn require(&mut self, symbol: Symbol) -> Result<Span> {
         if self.next_is(symbol)? { Ok(self.take()?.span) } else { Err(self.unexpected([symbol.text()])) }
     }
 
     /// Takes `keyword`.
-    fn expect_keyword(&mut self, keyword: Keyword) -> Result<Span> {
+    fn require_keyword(&mut self, keyword: Keyword) -> Result<Span> {
         if self.next_is_keyword(keyword)? { Ok(self.take()?.span) } else { Err(self.unexpected([keyword.name()])) }
     }
 

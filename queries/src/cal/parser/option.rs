@@ -58,9 +58,9 @@ impl Parser<'_> {
     }
 
     fn arguments<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.expect(Symbol::OpenParen)?;
+        self.require(Symbol::OpenParen)?;
         let arguments = read(self)?;
-        self.expect(Symbol::CloseParen)?;
+        self.require(Symbol::CloseParen)?;
         Ok(arguments)
     }
 
@@ -70,7 +70,7 @@ impl Parser<'_> {
             Kind::Word { text, .. } if text.eq_ignore_ascii_case(name) => self.take()?,
             _ => return Err(self.unexpected([name])),
         };
-        self.expect(Symbol::Equal)?;
+        self.require(Symbol::Equal)?;
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl Parser<'_> {
                 Ok(Diversity::Mmr(lambda))
             }
             _ => {
-                self.expect(Symbol::Comma)?;
+                self.require(Symbol::Comma)?;
                 Ok(Diversity::Threshold(self.number()?.0))
             }
         }

@@ -50,7 +50,7 @@ impl Parser<'_> {
         if !self.accept_keyword(Keyword::Cal)? {
             return Ok(());
         }
-        self.expect(Symbol::Slash)?;
+        self.require(Symbol::Slash)?;
         let (version, span) = self.number()?;
         if version != Number::from(1u32) {
             return Err(CalError::new(Code::E100, format!("CAL/{version} is not supported.")).at(span));
@@ -68,10 +68,10 @@ impl Parser<'_> {
             if lets.iter().any(|binding| binding.name == name.name) {
                 return Err(check::bindings::twice(&name.name, name.span));
             }
-            self.expect(Symbol::Equal)?;
+            self.require(Symbol::Equal)?;
             let mut query = self.recall()?;
             let extract = super::stage::take_extractor(&mut query);
-            self.expect(Symbol::Semicolon)?;
+            self.require(Symbol::Semicolon)?;
             lets.push(Let { name: name.name, query, extract, span: name.span });
         }
         Ok(lets)
@@ -120,7 +120,7 @@ impl Parser<'_> {
     }
 
     fn set_operand(&mut self) -> Result<SetOperand> {
-        let start = self.expect(Symbol::OpenParen)?;
+        let start = self.require(Symbol::OpenParen)?;
         // Every pair of parentheses holds one query more than the pair inside it.
         if self.operands == limits::MAX_SET_OPERANDS {
             return Err(CalError::new(Code::E013, "Set operations are nested too deeply.").at(start));
@@ -130,7 +130,7 @@ impl Parser<'_> {
         let lets = self.lets(0)?;
         let body = self.set_body()?;
         self.operands -= 1;
-        self.expect(Symbol::CloseParen)?;
+        self.require(Symbol::CloseParen)?;
         Ok(SetOperand { lets, body })
     }
 

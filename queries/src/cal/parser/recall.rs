@@ -13,7 +13,7 @@ use crate::cal::words::Keyword;
 impl Parser<'_> {
     /// A RECALL statement.
     pub(super) fn recall(&mut self) -> Result<Recall> {
-        let start = self.expect_keyword(Keyword::Recall)?;
+        let start = self.require_keyword(Keyword::Recall)?;
         let my = self.accept_keyword(Keyword::My)?;
         let grain_type = self.plural()?;
         let mut recall = Recall { my, grain_type, ..Recall::default() };
@@ -102,7 +102,7 @@ impl Parser<'_> {
 
     fn between(&mut self) -> Result<(Value, Value)> {
         let low = self.time_value()?;
-        self.expect_keyword(Keyword::And)?;
+        self.require_keyword(Keyword::And)?;
         Ok((low, self.time_value()?))
     }
 

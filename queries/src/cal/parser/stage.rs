@@ -31,7 +31,7 @@ impl Parser<'_> {
             Keyword::Select => self.open_list(|parser| parser.stage_field(grain_type)).map(StageKind::Select),
             Keyword::Order => self.order(grain_type),
             Keyword::Group => {
-                self.expect_keyword(Keyword::By)?;
+                self.require_keyword(Keyword::By)?;
                 self.stage_field(grain_type).map(StageKind::GroupBy)
             }
             Keyword::Limit => {
@@ -53,7 +53,7 @@ impl Parser<'_> {
     }
 
     fn order(&mut self, grain_type: Option<GrainType>) -> Result<StageKind> {
-        self.expect_keyword(Keyword::By)?;
+        self.require_keyword(Keyword::By)?;
         let field = self.stage_field(grain_type)?;
         let direction = match self.next_keyword()? {
             Some(Keyword::Asc) => Some(Direction::Ascending),
@@ -101,9 +101,9 @@ impl Parser<'_> {
             return Err(self.unexpected(["content(…)", "attr(…)"]));
         }
         self.take()?;
-        self.expect(Symbol::OpenParen)?;
+        self.require(Symbol::OpenParen)?;
         let fields = self.list(|parser| parser.projected(grain_type))?;
-        self.expect(Symbol::CloseParen)?;
+        self.require(Symbol::CloseParen)?;
         let part = if into_content { &mut projection.content } else { &mut projection.attributes };
         part.extend(fields);
         Ok(())

@@ -17,12 +17,12 @@ use crate::cal::words::Keyword;
 
 impl Parser<'_> {
     pub(super) fn exists(&mut self) -> Result<Exists> {
-        self.expect_keyword(Keyword::Exists)?;
+        self.require_keyword(Keyword::Exists)?;
         Ok(Exists { target: self.target()? })
     }
 
     pub(super) fn history(&mut self) -> Result<History> {
-        self.expect_keyword(Keyword::History)?;
+        self.require_keyword(Keyword::History)?;
         match self.peek()?.kind {
             Kind::Hash(_) | Kind::Parameter(_) => {
                 let target = self.target()?;
@@ -39,11 +39,11 @@ impl Parser<'_> {
             return Err(self.unexpected(["a hash", "a parameter", "WHERE"]));
         }
         let subject = self.equals(KnownField::Subject)?;
-        self.expect_keyword(Keyword::And)?;
+        self.require_keyword(Keyword::And)?;
         let relation = self.equals(KnownField::Relation)?;
         let as_of = match self.accept_keyword(Keyword::As)? {
             true => {
-                self.expect_keyword(Keyword::Of)?;
+                self.require_keyword(Keyword::Of)?;
                 let (text, span) = self.text()?;
                 condition::time("AS OF", &Value::text(text.as_str()), span)?;
                 Some(text)
@@ -59,14 +59,14 @@ impl Parser<'_> {
             Kind::Word { text, .. } if text == field.name() => self.take()?,
             _ => return Err(self.unexpected([field.name()])),
         };
-        self.expect(Symbol::Equal)?;
+        self.require(Symbol::Equal)?;
         let (mut value, span) = self.value()?;
         condition::scalar(&mut self.checker, &Field::Known(field), &mut value, span)?;
         Ok(value)
     }
 
     pub(super) fn explain(&mut self) -> Result<Explainable> {
-        self.expect_keyword(Keyword::Explain)?;
+        self.require_keyword(Keyword::Explain)?;
         if self.next_is(Symbol::OpenParen)? {
             return Ok(Explainable::SetOperation(Box::new(self.whole_set_operation()?)));
         }
@@ -85,7 +85,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn describe(&mut self) -> Result<Describe> {
-        self.expect_keyword(Keyword::Describe)?;
+        self.require_keyword(Keyword::Describe)?;
         let target = match self.peek()?.kind {
             Kind::Word { text, .. } => DescribeTarget::from_name(text),
             _ => None,
@@ -105,13 +105,13 @@ impl Parser<'_> {
     }
 
     pub(super) fn batch(&mut self) -> Result<Batch> {
-        self.expect_keyword(Keyword::Batch)?;
-        self.expect(Symbol::OpenBrace)?;
+        self.require_keyword(Keyword::Batch)?;
+        self.require(Symbol::OpenBrace)?;
         let mut entries: Vec<BatchEntry> = Vec::new();
         loop {
             let (label, span) = self.name("a label")?;
             check::batch_entry(&entries, &label, span)?;
-            self.expect(Symbol::Colon)?;
+            self.require(Symbol::Colon)?;
             let query = self.batch_query()?;
             entries.push(BatchEntry { label, query, span });
             if !self.accept(Symbol::Comma)? {
@@ -138,10 +138,10 @@ impl Parser<'_> {
     }
 
     pub(super) fn coalesce(&mut self) -> Result<Coalesce> {
-        self.expect_keyword(Keyword::Coalesce)?;
-        self.expect(Symbol::OpenParen)?;
+        self.require_keyword(Keyword::Coalesce)?;
+        self.require(Symbol::OpenParen)?;
         let mut branches: Vec<Recall> = vec![self.recall()?];
-        self.expect(Symbol::Comma)?;
+        self.require(Symbol::Comma)?;
         branches.push(self.recall()?);
         while self.accept(Symbol::Comma)? {
             let start = self.here();
@@ -155,7 +155,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn add(&mut self) -> Result<Add> {
-        let start = self.expect_keyword(Keyword::Add)?;
+        let start = self.require_keyword(Keyword::Add)?;
         let (grain_type, span) = self.singular()?;
         evolve::addable(grain_type, span)?;
         let set = self.set_clauses(Setter::Add(grain_type))?;
@@ -165,7 +165,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn supersede(&mut self) -> Result<Supersede> {
-        self.expect_keyword(Keyword::Supersede)?;
+        self.require_keyword(Keyword::Supersede)?;
         let target = self.target()?;
         if !self.next_is_keyword(Keyword::Set)? {
             return Err(CalError::new(Code::E019, "SUPERSEDE changes nothing without SET.").at(self.here()));
@@ -176,7 +176,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn revert(&mut self) -> Result<Revert> {
-        self.expect_keyword(Keyword::Revert)?;
+        self.require_keyword(Keyword::Revert)?;
         let target = self.target()?;
         Ok(Revert { target, reason: self.reason()? })
     }
@@ -186,7 +186,7 @@ impl Parser<'_> {
         while self.accept_keyword(Keyword::Set)? {
             let (name, span) = self.word("a field")?;
             let field = evolve::field(setter, &clauses, name, span)?;
-            self.expect(Symbol::Equal)?;
+            self.require(Symbol::Equal)?;
             let (mut value, span) = self.value()?;
             evolve::value(&mut self.checker, setter, field, &mut value, span)?;
             clauses.push(SetClause { field, value, span });
@@ -198,7 +198,7 @@ impl Parser<'_> {
         if matches!(self.peek()?.kind, Kind::End | Kind::Symbol(Symbol::Semicolon)) {
             return Err(CalError::new(Code::E018, "REASON is missing.").at(self.here()).expected(["REASON"]));
         }
-        self.expect_keyword(Keyword::Reason)?;
+        self.require_keyword(Keyword::Reason)?;
         let (reason, span) = self.text()?;
         check::reason(&reason, span)?;
         Ok(reason)

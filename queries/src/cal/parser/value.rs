@@ -48,7 +48,7 @@ impl<'a> Parser<'a> {
     }
 
     fn array_at(&mut self, depth: usize) -> Result<Vec<Value>> {
-        let start = self.expect(Symbol::OpenBracket)?;
+        let start = self.require(Symbol::OpenBracket)?;
         if depth == limits::MAX_ARRAY_DEPTH {
             return Err(CalError::new(Code::E007, "Arrays are nested too deeply.")
                 .at(start)
