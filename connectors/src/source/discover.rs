@@ -60,15 +60,20 @@ pub async fn discover(named: &[String]) -> Result<Vec<Source>, ConnectorError> {
         let found = match &**name {
             "-" => vec![Source { location: Location::Stdin, uri: "-".to_owned(), length: None, modified: None }],
             uri if has_scheme(uri) && !uri.starts_with("file://") => objects(uri).await?,
-            path => files(path.strip_prefix("file://").unwrap_or(path))?,
+            path => files(local(path))?,
         };
         // A folder that nothing was put into is no mistake; a name that stands for nothing is.
-        if found.is_empty() && !Path::new(name).is_dir() {
+        if found.is_empty() && !Path::new(local(name)).is_dir() {
             return Err(ConnectorError::NotFound(name.clone()));
         }
         sources.extend(found.into_iter().filter(|source| seen.insert(source.uri.clone())));
     }
     Ok(sources)
+}
+
+/// The path that `name` is, or that its URI names.
+fn local(name: &str) -> &str {
+    name.strip_prefix("file://").unwrap_or(name)
 }
 
 fn is_pattern(text: &str) -> bool {

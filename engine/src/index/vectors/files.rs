@@ -7,14 +7,16 @@
 //! | `.fvecs` | the line in `<file>.ids`, else the row's number |
 
 use std::collections::HashMap;
-use std::io::Cursor;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::buffer::Buffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type};
 use arrow::error::ArrowError;
-use arrow::ipc::reader::{FileReader, StreamReader};
+use arrow::ipc::reader::StreamDecoder;
+use bytes::Bytes;
 use gristmill_connectors::source::SourceBytes;
 use half::f16;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -77,9 +79,7 @@ fn read(path: &Path) -> Result<Rows, Fault> {
             let bytes = MappedFile(std::sync::Arc::new(bytes));
             read_batches(ParquetRecordBatchReaderBuilder::try_new(bytes)?.build()?)
         }
-        // The file format begins with its name, the stream format with a message.
-        Some("arrow") if bytes.starts_with(b"ARROW1") => read_batches(FileReader::try_new(Cursor::new(&*bytes), None)?),
-        Some("arrow") => read_batches(StreamReader::try_new(&*bytes, None)?),
+        Some("arrow") => read_arrow(bytes),
         Some("npy") => with_ids(path, read_npy(&bytes)?),
         Some("fvecs") => with_ids(path, read_fvecs(&bytes)?),
         _ => Err("its name ends in none of .parquet, .arrow, .npy and .fvecs".into()),
@@ -101,6 +101,40 @@ fn with_ids(path: &Path, vectors: Vec<Vec<f32>>) -> Result<Rows, Fault> {
         return Err(format!("{} vectors and {} identifiers", vectors.len(), ids.len()).into());
     }
     Ok(ids.into_iter().zip(vectors).collect())
+}
+
+/// What stands behind the last message of an Arrow stream: the mark of a message, and that it has no bytes.
+const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
+/// The file format is a stream between a mark, a footer and a mark. It is read as one: the library's reader of files makes room for
+/// whatever sizes a damaged one names.
+fn read_arrow(bytes: SourceBytes) -> Result<Rows, Fault> {
+    let mark = b"ARROW1";
+    let stream = match bytes.strip_prefix(mark) {
+        None => 0..bytes.len(),
+        Some(rest) => {
+            let (rest, footer) =
+                rest.strip_suffix(mark).and_then(<[u8]>::split_last_chunk).ok_or("its footer is cut off")?;
+            let length = rest.len().checked_sub(u32::from_le_bytes(*footer) as usize).ok_or("its footer is damaged")?;
+            // Behind the mark stand two bytes of padding.
+            mark.len() + 2..(mark.len() + length).max(mark.len() + 2)
+        }
+    };
+    let whole = Buffer::from(Bytes::from_owner(MappedFile(std::sync::Arc::new(bytes))));
+    let mut stream = whole.slice_with_length(stream.start, stream.len());
+    // The library takes a stream that ends between two messages for whole.
+    if !stream.ends_with(&END_OF_STREAM) {
+        return Err("it is cut off".into());
+    }
+    let read = AssertUnwindSafe(|| {
+        let mut decoder = StreamDecoder::new();
+        let batches = std::iter::from_fn(|| decoder.decode(&mut stream).transpose());
+        let rows = read_batches(batches)?;
+        decoder.finish()?;
+        Ok(rows)
+    });
+    // The library trusts the places that a stream names, and panics where they lie outside of it.
+    std::panic::catch_unwind(read).unwrap_or_else(|_| Err("it is damaged".into()))
 }
 
 fn read_batches(batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>) -> Result<Rows, Fault> {
@@ -232,8 +266,15 @@ mod tests {
         for bytes in [file.into_inner().unwrap(), stream.into_inner().unwrap()] {
             std::fs::write(&path, &bytes).unwrap();
             assert_eq!(read(&path).unwrap(), [("a".to_owned(), vec![1.0, 2.0])]);
-            std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-            assert!(read(&path).is_err());
+            for end in 0..bytes.len() {
+                assert!(read_arrow(bytes[..end].to_vec().into()).is_err(), "{end} bytes");
+            }
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 0x91;
+                // Whatever it says, it neither ends the program nor takes all of its memory.
+                let _ = read_arrow(damaged.into());
+            }
         }
     }
 
