@@ -139,6 +139,22 @@ impl GrainError {
         self
     }
 
+    /// What is wrong and in which field, without code and byte: for those who wrote the fields and not the bytes.
+    pub fn told(&self) -> String {
+        match &self.field {
+            Some(field) => format!("{} (field `{field}`)", self.message),
+            None => self.message.to_string(),
+        }
+    }
+
+    /// What is wrong, in which field and at which byte, without the code.
+    pub fn detail(&self) -> String {
+        match self.offset {
+            Some(offset) => format!("{} at byte {offset}", self.told()),
+            None => self.told(),
+        }
+    }
+
     /// The same error `base` bytes further on: an error inside a part becomes one of the whole.
     pub fn shifted(mut self, base: usize) -> Self {
         self.offset = self.offset.map(|offset| offset + base as u64);
@@ -148,14 +164,7 @@ impl GrainError {
 
 impl fmt::Display for GrainError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.code, self.message)?;
-        if let Some(field) = &self.field {
-            write!(formatter, " (field `{field}`)")?;
-        }
-        if let Some(offset) = self.offset {
-            write!(formatter, " at byte {offset}")?;
-        }
-        Ok(())
+        write!(formatter, "{}: {}", self.code, self.detail())
     }
 }
 

@@ -339,7 +339,7 @@ fn is_blank(line: &[u8]) -> bool {
 }
 
 fn refused(error: &GrainError) -> (String, String) {
-    (error.code.name().to_owned(), error.to_string())
+    (error.code.name().to_owned(), error.detail())
 }
 
 fn prepare_line(line: &[u8], resolver: &dyn KeyResolver) -> PreparedLine {

@@ -20,7 +20,7 @@ pub enum ExecutionError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A grain that a statement would write breaks a rule of the grain specification.
-    #[error("{code}: {message}", code = .0.code.name(), message = of_grain(.0))]
+    #[error("{code}: {message}", code = .0.code.name(), message = .0.told())]
     Grain(GrainError),
     /// The lake takes no such grain.
     #[error("{code}: {message}")]
@@ -32,14 +32,6 @@ pub enum ExecutionError {
         /// True if the terms of a grain forbid it (OMS 1.3, section 23), and not its form.
         by_policy: bool,
     },
-}
-
-/// What is wrong with a grain. Its author has written fields, so these are told, and no bytes.
-fn of_grain(error: &GrainError) -> String {
-    match &error.field {
-        Some(field) => format!("{} (field `{field}`)", error.message),
-        None => error.message.to_string(),
-    }
 }
 
 impl From<DataFusionError> for ExecutionError {
@@ -88,7 +80,7 @@ impl ExecutionError {
     pub fn message(&self) -> String {
         match self {
             ExecutionError::Cal(error) => error.message().to_owned(),
-            ExecutionError::Grain(error) => of_grain(error),
+            ExecutionError::Grain(error) => error.told(),
             ExecutionError::Refused { message, .. } => message.clone(),
             ExecutionError::Store(_) | ExecutionError::Engine(_) => self.to_string(),
         }

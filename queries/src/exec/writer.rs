@@ -32,12 +32,7 @@ impl GrainWriter for LakeWriter {
         let answers = apply_requests(&mut lake, vec![request_of(write)], &ApplyOptions::default(), action).await?;
         let refused = answers.into_iter().find_map(|answer| {
             let denied = answer.is_denied();
-            let message = answer.message.unwrap_or_default();
-            answer.error.map(|code| {
-                // The gate's messages begin with their code.
-                let bare = message.strip_prefix(&format!("{code}: ")).unwrap_or(&message).to_owned();
-                (code, bare, denied)
-            })
+            answer.error.map(|code| (code, answer.message.unwrap_or_default(), denied))
         });
         match refused {
             Some((code, message, by_policy)) => Err(ExecutionError::Refused { code, message, by_policy }),
