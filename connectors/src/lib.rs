@@ -14,6 +14,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 pub mod generate;
+mod moment;
 pub mod source;
 pub mod storage;
 pub mod transcript;

@@ -46,7 +46,6 @@ pub mod kind;
 pub mod line;
 pub mod mcp;
 pub mod memory;
-pub(crate) mod moment;
 pub mod read;
 pub mod recast;
 pub mod said;

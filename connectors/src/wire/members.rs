@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::Timestamp;
 
 /// The member `key`, if it is a string.
 pub fn text<'j>(json: &'j Json<'_>, key: &str) -> Option<Cow<'j, str>> {
@@ -37,26 +36,6 @@ pub fn joined<'j>(items: &'j [Json<'_>], key: &str) -> Option<Cow<'j, str>> {
         whole.to_mut().push_str(&piece);
         whole
     })
-}
-
-/// The member `key` as a moment: seconds since the start of 1970, in a number or in its text, or a date. Microseconds count, what is
-/// finer doesn't.
-pub fn moment(json: &Json, key: &str) -> Option<Timestamp> {
-    match json.get(key)? {
-        Json::Number(number) => number.as_i64().map(Timestamp::from_seconds).or_else(|| from_fraction(number.as_f64())),
-        Json::String(text) => {
-            let seconds = text.parse().ok().map(Timestamp::from_seconds);
-            seconds.or_else(|| from_fraction(text.parse().ok()?)).or_else(|| Timestamp::parse(text))
-        }
-        _ => None,
-    }
-}
-
-/// Seconds beyond this can't be told in microseconds.
-const LAST_SECOND: f64 = 9e12;
-
-fn from_fraction(seconds: f64) -> Option<Timestamp> {
-    (seconds.abs() < LAST_SECOND).then(|| Timestamp::from_micros((seconds * 1e6).round() as i64))
 }
 
 /// The strings of a list.

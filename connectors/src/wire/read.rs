@@ -267,7 +267,7 @@ impl<'c, 'j> Reader<'c, 'j> {
     /// it has told of and that comes again is another call: some providers number their calls anew in each answer.
     fn known_elsewhere(&self, wire_id: &str) -> Option<&str> {
         let known = self.conversation.ids.canonical_id(self.provider, wire_id)?;
-        let told = self.conversation.calls.iter().any(|call| call.canonical.as_deref() == Some(known));
+        let told = self.conversation.calls.iter().rev().any(|call| call.canonical.as_deref() == Some(known));
         (!told).then_some(known)
     }
 

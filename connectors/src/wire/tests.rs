@@ -223,6 +223,13 @@ fn a_shell_runs_where_its_output_comes_from() {
     assert_eq!(roles(&[output]), [(Role::Tool, 1)], "the call was in an answer that the provider keeps");
     assert_eq!(roles(&[call, output]), [(Role::Assistant, 2)], "the model ran it");
     assert_eq!(roles(&[&local, output]), [(Role::Assistant, 1), (Role::Tool, 1)]);
+    let told = r#"{"type":"function_call_output","call_id":"f","output":"b"}"#;
+    let function = r#"{"type":"function_call","call_id":"f","name":"g","arguments":"{}"}"#;
+    assert_eq!(
+        roles(&[call, function, told, output]),
+        [(Role::Assistant, 2), (Role::Tool, 1), (Role::Tool, 1)],
+        "what stands behind a client's answer isn't of the same run of the model's"
+    );
     let failed = output.replace(r#""stderr":"""#, r#""stderr":"b""#);
     assert_eq!(asked(key, &format!(r#"{{"input":[{failed}]}}"#))[0].1, ["result: text: a\nb"]);
     let answer = |items: &str| answered(key, &format!(r#"{{"object":"response","output":[{items}]}}"#));

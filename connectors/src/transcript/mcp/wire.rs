@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
-use crate::transcript::moment::moment_of;
+use crate::moment::moment_of;
 use crate::wire::exchange::{Exchange, ResponseBody};
 
 /// A JSON-RPC message, and what the capture says of it.

@@ -5,8 +5,8 @@ use gristmill_schemas::message::Timestamp;
 
 use super::Export;
 use super::fact::{Chains, Fact};
+use crate::moment::moment_of;
 use crate::transcript::line::Line;
-use crate::transcript::moment::moment_of;
 use crate::transcript::read::ReadOptions;
 use crate::transcript::told::Told;
 use crate::wire::members::{items, text};

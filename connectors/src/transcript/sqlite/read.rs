@@ -289,7 +289,7 @@ pub(super) fn message_of(row: &Json) -> Result<Message<'static>, String> {
     };
     let created_at = match row.get("created_at") {
         Some(Json::Number(number)) => number.as_i64().map(Timestamp::from_micros),
-        Some(other) => crate::transcript::moment::moment(other),
+        Some(other) => crate::moment::moment(other),
         None => None,
     };
     let mut message = Object::new();

@@ -18,7 +18,7 @@ use super::{INSTRUCTIONS, candidate_place, is_turns, one_or_more};
 const MAX_TOKENS_NUMBER: u64 = 2;
 
 pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
-    let contents = body.get("contents").filter(|contents| is_turns(contents));
+    let contents = body.get("contents").filter(|contents| contents.as_array().is_some() || is_turns(contents));
     let contents = contents.ok_or(Unreadable("no list of contents".into()))?;
     for key in INSTRUCTIONS {
         if let Some(instructions) = body.get(key).filter(|instructions| !instructions.is_null()) {
@@ -59,17 +59,17 @@ fn read_turn<'j>(turn: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
     let parts = parts(turn);
     // Vertex takes the names in capitals, too.
     let role = turn.get("role").and_then(Json::as_str).unwrap_or("user");
-    match role.to_ascii_lowercase().as_str() {
-        "model" => {
-            let blocks = or_empty_text(parts.iter().map(|item| part(item, reader)).collect());
-            reader.push(Role::Assistant, blocks);
-        }
-        "user" | "function" | "tool" => user_turn(parts, reader),
-        "system" => {
-            let blocks = parts.iter().map(|item| part(item, reader)).collect();
-            reader.push(Role::System, blocks);
-        }
-        _ => reader.unknown_role(role, turn),
+    let is = |names: &[&str]| names.iter().any(|name| role.eq_ignore_ascii_case(name));
+    if is(&["model"]) {
+        let blocks = or_empty_text(parts.iter().map(|item| part(item, reader)).collect());
+        reader.push(Role::Assistant, blocks);
+    } else if is(&["user", "function", "tool"]) {
+        user_turn(parts, reader);
+    } else if is(&["system"]) {
+        let blocks = parts.iter().map(|item| part(item, reader)).collect();
+        reader.push(Role::System, blocks);
+    } else {
+        reader.unknown_role(role, turn);
     }
 }
 

@@ -9,14 +9,12 @@ use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::super::adapter::Unreadable;
-use super::super::image::parse_data_uri;
-use super::super::members::{count, items, joined, moment, present, text};
+use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
+use super::super::members::{count, items, joined, present, text};
 use super::super::place::{Place, PlaceStep};
 use super::super::read::{ReadWarningKind, Reader};
 use super::{Dialect, Reasoning};
-
-/// The media type of an image of which only the address is known.
-const ASSUMED_IMAGE_TYPE: &str = "image/png";
+use crate::moment::moment_of;
 
 pub(super) fn request<'j>(
     dialect: &Dialect,
@@ -266,7 +264,7 @@ pub(super) fn response<'j>(
     let usage = usage_of(body).map(|usage| token_usage(usage, &mut |kind| reader.warn(kind)));
     Ok(Response {
         id: text(body, "id"),
-        created_at: moment(body, "created"),
+        created_at: moment_of(body, &["created"]),
         model: text(body, "model"),
         choices: Vec::new(),
         usage,

@@ -11,10 +11,11 @@ use gristmill_schemas::message::{ContentBlock, Role};
 
 use super::super::adapter::Unreadable;
 use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
-use super::super::members::{count, either, items, moment, present, text};
+use super::super::members::{count, either, items, present, text};
 use super::super::openai_chat::arguments;
 use super::super::place::Place;
 use super::super::read::{ReadWarningKind, Reader};
+use crate::moment::moment_of;
 
 pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
     if body.as_object().is_none() {
@@ -71,18 +72,20 @@ fn kind(item: &Json) -> Item {
     }
 }
 
-/// What each item of an input is. An output whose call isn't before it, or says that it runs where the client is, comes from the
-/// client; where the call is there and doesn't say so, both are taken to be of the model.
+/// What each item of an input is. An output comes from the client unless its call stands before it in the same run of items and
+/// doesn't say that it runs where the client is: then both are taken to be of the model.
 fn kinds(list: &[Json]) -> Vec<Item> {
     let mut calls = HashSet::new();
     let kind = |item| {
         let known = kind(item);
         let name = item.get("type").and_then(Json::as_str).unwrap_or_default();
         let is_result = name.ends_with(OUTPUT) && item.get("output").is_some();
+        let is_told = is_result && !call_id(item).is_some_and(|id| calls.contains(id));
+        let known = if matches!(known, Item::Made) && is_told { Item::Result } else { known };
         match known {
             Item::Made if name.ends_with(CALL) && !is_local(item) => calls.extend(call_id(item)),
-            Item::Made if is_result && !call_id(item).is_some_and(|id| calls.contains(id)) => return Item::Result,
-            _ => {}
+            Item::Made => {}
+            _ => calls.clear(),
         }
         known
     };
@@ -287,7 +290,7 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
     }
     Ok(Response {
         id: text(body, "id"),
-        created_at: moment(body, "created_at"),
+        created_at: moment_of(body, &["created_at"]),
         model: text(body, "model"),
         choices: Vec::new(),
         usage: present(body, "usage").map(|usage| token_usage(usage, reader)),

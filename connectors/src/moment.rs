@@ -4,8 +4,8 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::message::Timestamp;
 
 /// The moment that `json` tells: an ISO 8601 time (a blank may stand for the `T`, a day may stand alone), or a number of seconds,
-/// milliseconds or microseconds since 1970, told apart by their size.
-pub(super) fn moment(json: &Json) -> Option<Timestamp> {
+/// milliseconds or microseconds since 1970 (it may stand in a text), told apart by their size.
+pub(crate) fn moment(json: &Json) -> Option<Timestamp> {
     match json {
         Json::String(text) => of_text(text),
         Json::Number(number) => of_number(number.as_f64()),
@@ -14,13 +14,16 @@ pub(super) fn moment(json: &Json) -> Option<Timestamp> {
 }
 
 /// The first of the members `keys` that tells a moment.
-pub(super) fn moment_of(json: &Json, keys: &[&str]) -> Option<Timestamp> {
+pub(crate) fn moment_of(json: &Json, keys: &[&str]) -> Option<Timestamp> {
     keys.iter().find_map(|key| moment(json.get(key)?))
 }
 
 /// [`moment`] of a text.
-pub(super) fn of_text(text: &str) -> Option<Timestamp> {
+pub(crate) fn of_text(text: &str) -> Option<Timestamp> {
     let text = text.trim();
+    if let Some(number) = text.parse().ok().filter(|number: &f64| number.abs() >= FIRST_IN_TEXT) {
+        return of_number(number);
+    }
     let with_t = text.replacen(' ', "T", 1);
     // SQLite and Python write offsets as `+0000`, too, and cut them to hours.
     let offset = |digits: &str| Timestamp::parse(&format!("{with_t}{digits}"));
@@ -34,6 +37,9 @@ pub(super) fn of_text(text: &str) -> Option<Timestamp> {
 
 /// Numbers below this many are seconds, below a thousand times as many milliseconds: the year 5138 as seconds.
 const SECONDS_END: f64 = 1e11;
+
+/// Less than this in a text, the year 1973 as seconds, is rather a year or a day without dashes.
+const FIRST_IN_TEXT: f64 = 1e8;
 
 fn of_number(number: f64) -> Option<Timestamp> {
     let micros = match number.abs() {
@@ -61,11 +67,13 @@ mod tests {
             "1750485071000",
             "1750485071000000",
             "1750485071.0",
+            "\"1750485071\"",
+            "\"1750485071.0\"",
         ] {
             assert_eq!(moment(&Json::parse(text.as_bytes()).unwrap()), expected, "{text}");
         }
         assert_eq!(of_text("2025-06-21"), Timestamp::parse("2025-06-21T00:00:00Z"));
-        for text in ["\"noon\"", "\"\"", "null", "1e300", "\"\u{e9}\"", "-1e18"] {
+        for text in ["\"noon\"", "\"20250621\"", "\"NaN\"", "\"inf\"", "\"\"", "null", "1e300", "\"\u{e9}\"", "-1e18"] {
             assert_eq!(moment(&Json::parse(text.as_bytes()).unwrap()), None, "{text}");
         }
     }
