@@ -394,6 +394,9 @@ pub struct Cal {
     /// The user that MY means
     #[arg(long, value_name = "ID")]
     pub user: Option<String>,
+    /// The agent that works for the user: the observer of observations that name none
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
     /// What `now` is: an ISO date and time, or milliseconds since 1970 [default: the clock]
     #[arg(long, value_name = "INSTANT")]
     pub now: Option<String>,

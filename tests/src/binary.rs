@@ -57,3 +57,18 @@ pub fn gristmill() -> assert_cmd::Command {
     }
     command
 }
+
+/// How a command ended: exit code, standard output, standard error.
+pub type Ended = (i32, String, String);
+
+/// Runs `command` to its end.
+///
+/// # Panics
+/// If it can't be run, is killed, panics, or prints what isn't UTF-8.
+pub fn ended(command: &mut assert_cmd::Command) -> Ended {
+    let output = command.output().expect("a command that runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    assert!(!err.contains("panicked"), "{command:?}: {err}");
+    (output.status.code().expect("an exit code"), out, err)
+}

@@ -192,11 +192,7 @@ struct Running {
 impl Running {
     async fn start(context: &Context, arguments: &Cal) -> Result<Running, Failure> {
         let lake = context.open_lake().await?;
-        let options = SqlOptions {
-            threads: context.threads(),
-            memory: context.common.memory.map(|memory| memory.0 as usize),
-            ..SqlOptions::default()
-        };
+        let options = super::sql::options(context)?;
         let tables =
             lake_context(&lake, &options).await.map_err(|error| Failure::environment("can't read the lake", &error))?;
         let mut executor = Executor::new(tables, session(arguments)?);
@@ -266,6 +262,7 @@ fn session(arguments: &Cal) -> Result<Session, Failure> {
     let mut session = Session {
         namespace: arguments.namespace.clone(),
         user: arguments.user.clone(),
+        agent: arguments.agent.clone(),
         writes: arguments.allow_writes,
         ..Session::at(now_ms)
     };

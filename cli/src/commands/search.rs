@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gristmill_queries::sql::{SearchMode, SqlOptions, lake_context, search, search_rows};
+use gristmill_queries::sql::{SearchMode, lake_context, search, search_rows};
 
 use super::Context;
-use super::sql::failure;
+use super::sql::{failure, options};
 use crate::args::{self, Search};
 use crate::exit::{Failure, Outcome};
 
@@ -16,8 +16,6 @@ const COLUMNS: &str = "round(score, 3) AS score, type, snippet, matched_fields, 
 pub async fn run(context: &Context, arguments: Search) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
     let lake = context.open_lake().await?;
-    let memory = context.common.memory.map(|memory| memory.0 as usize);
-    let embedder = Some(context.embedder()?);
     let mode = match arguments.mode {
         Some(args::SearchMode::Text) => SearchMode::Text,
         Some(args::SearchMode::Vector) => SearchMode::Vector,
@@ -25,8 +23,7 @@ pub async fn run(context: &Context, arguments: Search) -> Result<Outcome, Failur
         None if context.common.embedder.is_some() => SearchMode::Hybrid,
         None => SearchMode::Text,
     };
-    let options = SqlOptions { threads: context.threads(), memory, embedder, ..SqlOptions::default() };
-    let session = lake_context(&lake, &options).await.map_err(failure)?;
+    let session = lake_context(&lake, &options(context)?).await.map_err(failure)?;
     let text = arguments.text.join(" ");
     if printer.is_json() {
         let found = search(&session, &lake, &text, arguments.limit, mode).await.map_err(failure)?;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use gristmill_schemas::grain::EncodeOptions;
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{SigningKey, sign};
-use gristmill_tests::binary::{gristmill, path};
+use gristmill_tests::binary::{ended, gristmill, path};
 use gristmill_tests::grains::{belief, frames, grain_with, plain};
 use gristmill_tests::paths::workspace;
 
@@ -19,11 +19,8 @@ struct Answer {
 }
 
 fn run(folder: &Path, words: &[&str], input: impl Into<Vec<u8>>) -> Answer {
-    let output = gristmill().current_dir(folder).args(words).write_stdin(input).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let (out, err) = (text(output.stdout), text(output.stderr));
-    assert!(!err.contains("panicked"), "{words:?}: {err}");
-    Answer { code: output.status.code().unwrap(), out, err }
+    let (code, out, err) = ended(gristmill().current_dir(folder).args(words).write_stdin(input));
+    Answer { code, out, err }
 }
 
 fn folder() -> tempfile::TempDir {
@@ -423,4 +420,16 @@ fn a_parameter_of_cal_may_name_a_type_of_another_version_if_the_query_may() {
     assert_eq!((with_aliases.code, value), (0, Some(1)), "{}", with_aliases.err);
     let without = run(here.path(), &[&["cal"][..], &count].concat(), "");
     assert!(without.code == 1 && without.out.contains("CAL-E003"), "{}", without.out);
+}
+
+#[test]
+fn an_observation_that_is_added_is_the_agents_that_the_command_names() {
+    let here = folder();
+    std::fs::write(here.path().join("good.mg"), plain(&[belief(1)])).unwrap();
+    assert_eq!(run(here.path(), &["ingest", "good.mg"], "").code, 0);
+    let add = r#"ADD observation SET subject = "door" SET relation = "is" SET object = "open" REASON "seen""#;
+    let added = run(here.path(), &["cal", "--allow-writes", "--agent", "camera-2", add], "");
+    assert_eq!(added.code, 0, "{}", added.err);
+    let query = ["sql", "--format", "csv", "SELECT observer_id FROM observations"];
+    assert_eq!(run(here.path(), &query, "").out, "observer_id\ncamera-2\n");
 }

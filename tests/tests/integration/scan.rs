@@ -10,20 +10,13 @@ use gristmill_engine::lake::Lake;
 use gristmill_queries::packs::report::{Form, Reporter};
 use gristmill_queries::packs::{NAMES, Scan, ScanOptions, Since, Summary, shipped};
 use gristmill_queries::sql::SqlOptions;
-use gristmill_schemas::container::{FRAME_END, write_frame};
-use gristmill_schemas::grain::{EncodeOptions, encode_json};
-use gristmill_schemas::json::Json;
+use gristmill_tests::grains::{frames, grain};
 
 /// Takes grains in as one source.
 async fn add(lake: &mut Lake, folder: &Path, name: &str, grains: &[&str]) {
-    let mut frames = Vec::new();
-    for grain in grains {
-        let json = Json::parse(grain.as_bytes()).unwrap();
-        write_frame(&encode_json(&json, EncodeOptions::default()).unwrap().blob, &mut frames).unwrap();
-    }
-    frames.extend(FRAME_END);
+    let blobs: Vec<_> = grains.iter().map(|text| grain(text).blob).collect();
     let path = folder.join(name);
-    std::fs::write(&path, frames).unwrap();
+    std::fs::write(&path, frames(&blobs)).unwrap();
     let sources = discover(&[path.display().to_string()]).await.unwrap();
     let report = ingest(lake, sources, &IngestOptions::default(), Arc::new(IngestProgress::default())).await.unwrap();
     assert_eq!(report.rejected, 0, "{:?}", report.rejects_by_code);

@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 use std::process::Output;
 
-use gristmill_schemas::container::{FRAME_END, write_frame};
-use gristmill_schemas::grain::{EncodeOptions, encode_json};
-use gristmill_schemas::json::Json;
 use gristmill_tests::binary;
+use gristmill_tests::grains::{frames, grain};
 use serde_json::Value;
 
 struct Lab {
@@ -109,13 +107,7 @@ impl Lab {
             r#"{"type": "event", "role": "user", "content": "nice weather", "created_at": 1735689600001}"#,
             r#"{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 0.1, "created_at": 1735689600002}"#,
         ];
-        let mut frames = Vec::new();
-        for grain in grains {
-            let json = Json::parse(grain.as_bytes()).unwrap();
-            write_frame(&encode_json(&json, EncodeOptions::default()).unwrap().blob, &mut frames).unwrap();
-        }
-        frames.extend(FRAME_END);
-        std::fs::write(lab.path("in.frames"), frames).unwrap();
+        std::fs::write(lab.path("in.frames"), frames(&grains.map(|text| grain(text).blob))).unwrap();
         assert_eq!(lab.code(&["ingest", "in.frames"]), 0);
         lab
     }

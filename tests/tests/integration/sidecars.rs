@@ -1,6 +1,5 @@
 //! Answers are the same with whole, missing and damaged sidecars; EXPLAIN says which sidecars answered.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::cal::{Bindings, Options};
 use gristmill_queries::exec::Executor;
 use gristmill_queries::sql::{DataFusionError, SqlOptions, lake_context};
-use gristmill_schemas::container::{FRAME_END, write_frame};
+use gristmill_tests::grains::frames;
 use gristmill_tests::lake::patient_session;
 
 /// A lake of three segments, each from a source of its own.
@@ -29,13 +28,9 @@ async fn lake_of(folder: &Path, sources: u64) -> Lake {
     let mut lake = Lake::open_or_create(&folder.join("lake").display().to_string()).await.unwrap();
     let corpus = Corpus { seed: 5, people: 40 };
     for number in 0..sources {
-        let mut frames = Vec::new();
-        for grain in corpus.block(number).unwrap().grains {
-            write_frame(&grain.blob, &mut frames).unwrap();
-        }
-        frames.extend(FRAME_END);
+        let blobs: Vec<_> = corpus.block(number).unwrap().grains.into_iter().map(|grain| grain.blob).collect();
         let path = folder.join(format!("{number}.frames"));
-        std::fs::File::create(&path).unwrap().write_all(&frames).unwrap();
+        std::fs::write(&path, frames(&blobs)).unwrap();
         let sources = discover(&[path.display().to_string()]).await.unwrap();
         let options = IngestOptions { threads: 2, ..IngestOptions::default() };
         ingest(&mut lake, sources, &options, Arc::new(IngestProgress::default())).await.unwrap();
