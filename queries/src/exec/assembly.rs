@@ -16,8 +16,7 @@ use crate::cal::template::registry::Registry;
 use crate::cal::vocabulary::Format;
 use crate::cal::{CalError, Code, Warning, WarningCode};
 use crate::render::assemble::{Placed, auto_toon};
-use crate::render::budget::{budget_of, priority_order};
-use crate::render::{AssemblyInput, Layout, SourceInput, Style, Template, assemble, stream};
+use crate::render::{AssemblyInput, Layout, SourceInput, Template, assemble, stream};
 
 /// What a source yielded.
 type Yield = Result<Arc<Grains>>;
@@ -32,27 +31,11 @@ impl Reader<'_, '_> {
         let mut warnings = shown::warnings(&options_without_dedup(&statement.options));
         warnings.extend(failures(statement, &found)?);
         let sources = statement.sources.iter().zip(&found).map(|(source, found)| SourceInput {
-            label: source.label.as_deref(),
-            grains: found.as_ref().map_or(&[][..], |grains| &grains.hits),
-            projection: match &source.body {
-                SourceBody::Recall(recall) => recall.projection(),
-                SourceBody::Binding(_) => None,
-            },
             failed: found.is_err(),
+            ..SourceInput::of(source, found.as_ref().map_or(&[][..], |grains| &grains.hits))
         });
-        let mut input = AssemblyInput {
-            name: statement.name.as_deref(),
-            intent: statement.intent.as_deref(),
-            sources: sources.collect(),
-            order: priority_order(statement),
-            budget: budget_of(statement),
-            dedup: statement.options.iter().find_map(|option| match option {
-                WithOption::Dedup(field) => Some(field),
-                _ => None,
-            }),
-            style: style(statement, self.executor.session.now_ms),
-            layout: layout(statement, template.as_ref()),
-        };
+        let now_ms = self.executor.session.now_ms;
+        let mut input = AssemblyInput::of(statement, sources.collect(), template.as_ref(), now_ms);
         let may_choose = self.executor.session.auto_toon && statement.format.is_none() && statement.budget.is_some();
         if may_choose && auto_toon(&input) {
             input.layout = Layout::Format(Format::Toon);
@@ -115,7 +98,7 @@ fn answer(statement: &Assemble, input: &AssemblyInput<'_, Hit>, found: &[Yield],
     let assembled = assemble(input);
     let entry = |placed: &Placed| {
         let source = found.get(placed.source)?.as_ref().ok()?;
-        Some(shown::noted_entry(source.hits.get(placed.grain)?, &source.plain))
+        Some(shown::entry(source.hits.get(placed.grain)?, None, &source.plain))
     };
     let results: Vec<_> = assembled.grains.iter().filter_map(entry).collect();
     let counts = statement.sources.iter().zip(&assembled.sources).enumerate();
@@ -168,11 +151,6 @@ fn options_without_dedup(options: &[WithOption]) -> Vec<WithOption> {
     options.iter().filter(|option| !matches!(option, WithOption::Dedup(_))).cloned().collect()
 }
 
-fn style(statement: &Assemble, now_ms: i64) -> Style {
-    let tokens = statement.budget.filter(|budget| budget.unit == crate::cal::vocabulary::BudgetUnit::Tokens);
-    Style::new(now_ms, &statement.options, tokens.map(|budget| budget.amount))
-}
-
 type Body = (Sections, Option<crate::cal::vocabulary::Preset>);
 
 /// The template that FORMAT names or holds.
@@ -185,13 +163,4 @@ fn sections(statement: &Assemble, templates: &Registry) -> Result<Option<Body>> 
         }
         _ => None,
     })
-}
-
-fn layout<'t>(statement: &Assemble, template: Option<&'t Template<'t>>) -> Layout<'t> {
-    match (&statement.format, template) {
-        (_, Some(template)) => Layout::Template(template),
-        (Some(FormatSpec::Format(format)), _) => Layout::Format(*format),
-        (Some(FormatSpec::Preset(preset)), _) => Layout::Format(preset.format()),
-        _ => Layout::Format(Format::Sml),
-    }
 }

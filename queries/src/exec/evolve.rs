@@ -194,13 +194,19 @@ impl Reader<'_, '_> {
 
     /// The newest version after `address`. Where a chain forks, the branch whose address comes first.
     async fn head(&self, address: String) -> Result<String> {
-        let chain = self.chain(address.clone()).await?;
         let mut seen = std::collections::BTreeSet::from([address.clone()]);
         let mut head = address;
-        while let Some(next) = chain.after(&head).filter(|next| seen.insert((*next).to_owned())) {
-            head = next.to_owned();
+        loop {
+            let chain = self.chain(head.clone()).await?;
+            let known = seen.len();
+            while let Some(next) = chain.after(&head).filter(|next| seen.insert((*next).to_owned())) {
+                head = next.to_owned();
+            }
+            // Of a long chain a part is looked at, in both directions: what comes after its end may be in the next.
+            if chain.is_whole() || seen.len() == known {
+                return Ok(head);
+            }
         }
-        Ok(head)
     }
 
     /// Counts a write against what the session may write in a minute.

@@ -31,6 +31,11 @@ impl Chain {
         ends.into_iter().filter(|end| self.versions.insert(end.clone())).collect()
     }
 
+    /// False if there may be more versions than were looked at.
+    pub(super) fn is_whole(&self) -> bool {
+        self.versions.len() < MAX_CHAIN
+    }
+
     /// The version that took the place of `address`; where the chain forks, the one whose address comes first.
     pub(super) fn after(&self, address: &str) -> Option<&str> {
         let (old, new) = self.links.range((address.to_owned(), String::new())..).next()?;
@@ -63,7 +68,7 @@ impl Reader<'_, '_> {
         let mut frontier = vec![start];
         // What is held in memory leads along the chain without a query for each link. The queries find what isn't held: all
         // branches of a chain that forks, and the chains of a lake whose fates are too many.
-        while !frontier.is_empty() && chain.versions.len() < MAX_CHAIN {
+        while !frontier.is_empty() && chain.is_whole() {
             if let Some(fates) = &fates {
                 frontier = fates.linked(frontier, &mut chain.versions, MAX_CHAIN);
             }

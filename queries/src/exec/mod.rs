@@ -367,11 +367,12 @@ impl Reader<'_, '_> {
     async fn groups(&self, flow: Flow, recall: &Recall, planned: &Planned) -> Result<Vec<(String, Vec<Entry>)>> {
         let Some(field) = flow.group else { return Ok(Vec::new()) };
         let hits = self.hits_of(flow, planned).await?;
+        let fields = shown::selected(recall);
         let mut groups: std::collections::BTreeMap<String, Vec<Entry>> = std::collections::BTreeMap::new();
         for hit in &hits {
             if let Some(value) = crate::render::value::value_of(hit, &field.into()) {
                 let value = value.as_str().map_or_else(|| value.to_canonical_string(), str::to_owned);
-                groups.entry(value).or_default().push(shown::entry(hit, recall, &planned.plain));
+                groups.entry(value).or_default().push(shown::entry(hit, fields.as_deref(), &planned.plain));
             }
         }
         Ok(groups.into_iter().collect())

@@ -7,7 +7,7 @@ use gristmill_schemas::json::{Json, Object};
 
 use super::answer::{Answer, Entry, Hit};
 use super::error::Result;
-use crate::cal::ast::{Diversity, Field, Recall, Stage, StageKind, WithOption};
+use crate::cal::ast::{Diversity, Field, Recall, StageKind, WithOption};
 use crate::cal::span::Span;
 use crate::cal::{Warning, WarningCode, shape};
 use crate::render::budget::token_cost;
@@ -16,9 +16,10 @@ use crate::render::{self, Style, render_recall};
 
 /// Puts the grains of a RECALL into its answer. `recall` is as it was written, `plain` is without shortcuts.
 pub(super) fn fill(answer: &mut Answer, hits: &[Hit], recall: &Recall, plain: &Recall, now_ms: i64) {
-    answer.results = hits.iter().map(|hit| entry(hit, recall, plain)).collect();
-    if let Some(fields) = selected(&recall.stages) {
-        answer.rows = Some(hits.iter().map(|hit| row(hit, &fields)).collect());
+    let fields = selected(recall);
+    answer.results = hits.iter().map(|hit| entry(hit, fields.as_deref(), plain)).collect();
+    if fields.is_some() {
+        answer.rows = Some(answer.results.iter().map(|entry| entry.grain.clone()).collect());
     }
     if let Some(format) = recall.format.filter(|_| shape(&recall.stages).is_of_grains()) {
         let style = Style::new(now_ms, &recall.options, None);
@@ -29,11 +30,11 @@ pub(super) fn fill(answer: &mut Answer, hits: &[Hit], recall: &Recall, plain: &R
     }
 }
 
-/// A grain as a response holds it.
-pub(super) fn entry(hit: &Hit, recall: &Recall, plain: &Recall) -> Entry {
+/// A grain as a response holds it: whole, or these fields of it, with what the WITH options of `plain` add.
+pub(super) fn entry(hit: &Hit, fields: Option<&[&Field]>, plain: &Recall) -> Entry {
     Entry {
-        grain: match selected(&recall.stages) {
-            Some(fields) => row(hit, &fields),
+        grain: match fields {
+            Some(fields) => row(hit, fields),
             None => hit.view.payload.clone(),
         },
         score: hit.score,
@@ -45,18 +46,13 @@ pub(super) fn entry(hit: &Hit, recall: &Recall, plain: &Recall) -> Entry {
 
 /// A grain of a statement that has no WITH and no stages.
 pub(super) fn plain_entry(hit: &Hit) -> Entry {
-    noted_entry(hit, &Recall::default())
-}
-
-/// A grain as it is stored, with what the WITH options of `plain` add.
-pub(super) fn noted_entry(hit: &Hit, plain: &Recall) -> Entry {
-    entry(hit, &Recall::default(), plain)
+    entry(hit, None, &Recall::default())
 }
 
 /// The fields that are left when each SELECT has kept its own, in the order of the last; `None` without any SELECT.
-fn selected(stages: &[Stage]) -> Option<Vec<&Field>> {
+pub(super) fn selected(recall: &Recall) -> Option<Vec<&Field>> {
     let mut kept: Option<Vec<&Field>> = None;
-    for stage in stages {
+    for stage in &recall.stages {
         if let StageKind::Select(fields) = &stage.kind {
             let left = |field: &&Field| kept.as_ref().is_none_or(|before| before.contains(field));
             kept = Some(fields.iter().filter(left).collect());

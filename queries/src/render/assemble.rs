@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Style;
-use super::budget::{Filled, fill, token_cost};
+use super::budget::{Filled, budget_of, fill, priority_order, token_cost};
 use super::custom::{Context, SourceFacts, Template};
 use super::document::{Entry, Heading, render_assembly};
 use super::grain::RenderGrain;
 use super::value::value_of;
 use crate::cal::GrainType;
-use crate::cal::ast::{Budget, Field, Projection};
+use crate::cal::ast::{Assemble, Budget, Field, FormatSpec, Projection, Source, SourceBody, WithOption};
 use crate::cal::vocabulary::{BudgetUnit, Format};
 
 /// One source with its grains in order.
@@ -23,6 +23,17 @@ pub struct SourceInput<'i, G> {
     pub projection: Option<&'i Projection>,
     /// It could not be run: it gets no share of the budget.
     pub failed: bool,
+}
+
+impl<'i, G> SourceInput<'i, G> {
+    /// What `source` gave, which could be run.
+    pub fn of(source: &'i Source, grains: &'i [G]) -> Self {
+        let projection = match &source.body {
+            SourceBody::Recall(recall) => recall.projection(),
+            SourceBody::Binding(_) => None,
+        };
+        SourceInput { label: source.label.as_deref(), grains, projection, failed: false }
+    }
 }
 
 /// How the context is written.
@@ -53,6 +64,38 @@ pub struct AssemblyInput<'i, G> {
     pub style: Style,
     /// How the context is written.
     pub layout: Layout<'i>,
+}
+
+impl<'i, G> AssemblyInput<'i, G> {
+    /// What `statement` asks for of these sources, which stand in the order of its FROM. `template` is the one that its FORMAT
+    /// names or holds.
+    pub fn of(
+        statement: &'i Assemble,
+        sources: Vec<SourceInput<'i, G>>,
+        template: Option<&'i Template<'i>>,
+        now_ms: i64,
+    ) -> Self {
+        let layout = match (&statement.format, template) {
+            (_, Some(template)) => Layout::Template(template),
+            (Some(FormatSpec::Format(format)), _) => Layout::Format(*format),
+            (Some(FormatSpec::Preset(preset)), _) => Layout::Format(preset.format()),
+            _ => Layout::Format(Format::Sml),
+        };
+        let tokens = statement.budget.filter(|budget| budget.unit == BudgetUnit::Tokens);
+        AssemblyInput {
+            name: statement.name.as_deref(),
+            intent: statement.intent.as_deref(),
+            sources,
+            order: priority_order(statement),
+            budget: budget_of(statement),
+            dedup: statement.options.iter().find_map(|option| match option {
+                WithOption::Dedup(field) => Some(field),
+                _ => None,
+            }),
+            style: Style::new(now_ms, &statement.options, tokens.map(|budget| budget.amount)),
+            layout,
+        }
+    }
 }
 
 /// A grain by its place in the input.

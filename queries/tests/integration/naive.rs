@@ -10,12 +10,11 @@ use gristmill_queries::cal::ast::*;
 use gristmill_queries::cal::fields::{FieldKind, KnownField, stored_goal_state};
 use gristmill_queries::cal::limits::DEFAULT_LIMIT;
 use gristmill_queries::cal::time::TimePoint;
-use gristmill_queries::cal::vocabulary::{BudgetUnit, Direction, Extractor, Format, SetOperator};
+use gristmill_queries::cal::vocabulary::{Direction, Extractor, Format, SetOperator};
 use gristmill_queries::cal::{CalError, Code, GrainType, Number, desugar};
-use gristmill_queries::render::budget::{budget_of, priority_order};
 use gristmill_queries::render::value::value_of;
 use gristmill_queries::render::{
-    AssemblyInput, Entry, GrainView, Layout, RenderGrain, SourceInput, Style, Template, assemble, render_recall,
+    AssemblyInput, Entry, GrainView, RenderGrain, SourceInput, Style, Template, assemble, render_recall,
 };
 use gristmill_schemas::json::{Json, Object};
 
@@ -434,44 +433,12 @@ impl Session<'_> {
             .collect::<Result<_>>()?;
         let views: Vec<Vec<&GrainView>> =
             found.iter().map(|grains| grains.iter().map(|at| &self.grains[*at].view).collect()).collect();
-        let budget = budget_of(statement);
         let inline = match &statement.format {
             Some(FormatSpec::Inline(sections)) => Some(Template::new(sections, None)?),
             _ => None,
         };
-        let layout = match (&statement.format, &inline) {
-            (_, Some(template)) => Layout::Template(template),
-            (Some(FormatSpec::Format(format)), _) => Layout::Format(*format),
-            (Some(FormatSpec::Preset(preset)), _) => Layout::Format(preset.format()),
-            _ => Layout::Format(Format::Sml),
-        };
-        let sources = statement.sources.iter().zip(&views).map(|(source, grains)| SourceInput {
-            label: source.label.as_deref(),
-            grains,
-            projection: match &source.body {
-                SourceBody::Recall(recall) => recall.projection(),
-                SourceBody::Binding(_) => None,
-            },
-            failed: false,
-        });
-        let dedup = statement.options.iter().find_map(|option| match option {
-            WithOption::Dedup(field) => Some(field),
-            _ => None,
-        });
-        let input = AssemblyInput {
-            name: statement.name.as_deref(),
-            intent: statement.intent.as_deref(),
-            sources: sources.collect(),
-            order: priority_order(statement),
-            budget,
-            dedup,
-            style: Style::new(
-                self.now_ms,
-                &statement.options,
-                statement.budget.filter(|budget| budget.unit == BudgetUnit::Tokens).map(|budget| budget.amount),
-            ),
-            layout,
-        };
+        let sources = statement.sources.iter().zip(&views).map(|(source, grains)| SourceInput::of(source, grains));
+        let input = AssemblyInput::of(statement, sources.collect(), inline.as_ref(), self.now_ms);
         let assembled = assemble(&input);
         let labels = statement.sources.iter().map(|source| source.label.clone().unwrap_or_default());
         Ok(Answer {

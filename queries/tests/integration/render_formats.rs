@@ -1,10 +1,10 @@
 //! What grains look like in every format: the readings of the specification that its cases don't show.
 
-use gristmill_queries::cal::ast::{Assemble, Budget, Field, FormatSpec, SourceBody, Statement, Stream, WithOption};
+use gristmill_queries::cal::ast::{Assemble, Budget, FormatSpec, Statement, Stream};
 use gristmill_queries::cal::vocabulary::{BudgetUnit, Format, StreamEvent};
 use gristmill_queries::cal::{Code, Options, parse};
 use gristmill_queries::render::assemble::auto_toon;
-use gristmill_queries::render::budget::{budget_of, priority_order};
+use gristmill_queries::render::budget::budget_of;
 use gristmill_queries::render::stream::events;
 use gristmill_queries::render::*;
 use gristmill_schemas::json::Json;
@@ -55,38 +55,8 @@ fn input<'i>(
     sources: &'i [Vec<GrainView<'static>>],
     template: Option<&'i Template<'i>>,
 ) -> AssemblyInput<'i, GrainView<'static>> {
-    let layout = match (&statement.format, template) {
-        (_, Some(template)) => Layout::Template(template),
-        (Some(FormatSpec::Format(format)), _) => Layout::Format(*format),
-        _ => Layout::Format(Format::Sml),
-    };
-    let budget = budget_of(statement);
-    let tokens = (budget.unit == BudgetUnit::Tokens).then_some(budget.amount);
-    let dedup = |option: &'i WithOption| -> Option<&'i Field> {
-        match option {
-            WithOption::Dedup(field) => Some(field),
-            _ => None,
-        }
-    };
-    let found = statement.sources.iter().zip(sources).map(|(source, grains)| SourceInput {
-        label: source.label.as_deref(),
-        grains,
-        projection: match &source.body {
-            SourceBody::Recall(recall) => recall.projection(),
-            SourceBody::Binding(_) => None,
-        },
-        failed: false,
-    });
-    AssemblyInput {
-        name: statement.name.as_deref(),
-        intent: statement.intent.as_deref(),
-        sources: found.collect(),
-        order: priority_order(statement),
-        budget,
-        dedup: statement.options.iter().find_map(dedup),
-        style: Style::new(NOW, &statement.options, tokens),
-        layout,
-    }
+    let found = statement.sources.iter().zip(sources).map(|(source, grains)| SourceInput::of(source, grains));
+    AssemblyInput::of(statement, found.collect(), template, NOW)
 }
 
 #[test]
