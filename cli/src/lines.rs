@@ -29,10 +29,10 @@ impl<'o> Lines<'o> {
 
     /// Writes a value as one line of JSON.
     pub fn write(&mut self, value: &impl Serialize) -> Result<(), EngineError> {
-        let line = serde_json::to_string(value).map_err(|error| EngineError::Request(error.to_string()))?;
         if self.closed {
             return Ok(());
         }
+        let line = serde_json::to_string(value).map_err(|error| EngineError::Request(error.to_string()))?;
         let written = writeln!(self.out, "{line}");
         self.went(written)
     }

@@ -320,15 +320,13 @@ fn plain(value: &serde_json::Value) -> String {
 }
 
 fn plain_number(number: &serde_json::Number) -> String {
-    let signed = |is_negative: bool, size: u64| format!("{}{}", if is_negative { "-" } else { "" }, grouped(size));
-    if let Some(whole) = number.as_u64() {
-        return grouped(whole);
-    }
-    match (number.as_i64(), number.as_f64()) {
-        (Some(whole), _) => signed(whole < 0, whole.unsigned_abs()),
-        (None, Some(fraction)) if fraction.abs() >= 1_000.0 => signed(fraction < 0.0, fraction.abs().round() as u64),
-        (None, Some(fraction)) => format!("{fraction:.2}"),
-        (None, None) => number.to_string(),
+    match (number.as_u64(), number.as_i64(), number.as_f64()) {
+        (Some(whole), ..) => grouped(whole),
+        (None, Some(below), _) => format!("-{}", grouped(below.unsigned_abs())),
+        (None, None, Some(fraction)) if fraction >= 1_000.0 => grouped(fraction.round() as u64),
+        (None, None, Some(fraction)) if fraction <= -1_000.0 => format!("-{}", grouped(fraction.abs().round() as u64)),
+        (None, None, Some(fraction)) => format!("{fraction:.2}"),
+        (None, None, None) => number.to_string(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use gristmill_engine::apply::{Answer, ApplyOptions, apply as run_apply};
 use gristmill_engine::erase::{
     Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, disclose, erase as run_erasure,
-    plan as run_plan, verify as check,
+    names_nobody, plan as run_plan, verify as check,
 };
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::{AUDIT, AuditVerdict, Lake};
@@ -235,7 +235,6 @@ fn request(selector: &Selector) -> Result<Request, Failure> {
     }
     if let Some(path) = &selector.subjects {
         request.add_people(&text(path)?).map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
-        leave_out_nobody(&mut request);
     }
     if let Some(path) = &selector.addresses {
         request
@@ -245,26 +244,12 @@ fn request(selector: &Selector) -> Result<Request, Failure> {
     Ok(request)
 }
 
-/// True if `text` names nobody: nothing is left of it when spellings are compared.
-fn is_blank(text: &str) -> bool {
-    Folding::Spellings.folded(text).is_empty()
-}
-
 /// Refuses an empty value of `option`: it would stand for a person who isn't there.
 pub fn named(option: &str, values: &[String]) -> Result<(), Failure> {
-    match values.iter().any(|value| is_blank(value)) {
+    match values.iter().any(|value| names_nobody(value)) {
         true => Err(Failure::usage(format!("{option} is empty: it names nobody"))),
         false => Ok(()),
     }
-}
-
-/// Lines of a file of people may hold nothing but blanks in quotes.
-fn leave_out_nobody(request: &mut Request) {
-    for person in &mut request.people {
-        person.identifiers.retain(|identifier| !is_blank(identifier));
-        person.sessions.retain(|session| !is_blank(session));
-    }
-    request.people.retain(|person| *person != Person::default());
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {

@@ -46,6 +46,6 @@ pub use journal::ERASURES;
 pub use matcher::{Hits, Matcher, NOBODY, PersonNumber};
 pub use plan::{Exclusion, Plan, Selected, Spelling};
 pub use reason::{Bar, Judge, Reason, Reasons};
-pub use request::{Extent, Person, Request};
+pub use request::{Extent, Person, Request, names_nobody};
 pub use run::{Erased, Order, erase, plan};
 pub use survey::{Found, FoundReject, Survey};

@@ -65,6 +65,11 @@ const COLUMNS: [(&str, bool); 12] = [
     ("run_id", true),
 ];
 
+/// True if `text` names nobody: nothing is left of it when spellings are compared.
+pub fn names_nobody(text: &str) -> bool {
+    Folding::Spellings.folded(text).is_empty()
+}
+
 impl Request {
     /// True if it names nobody and nothing.
     pub fn is_empty(&self) -> bool {
@@ -73,7 +78,8 @@ impl Request {
 
     /// Adds the people of a CSV file: one a line. The header names the columns (`user`, `subject`, `did`, `name`, `email`,
     /// `phone`, `entity_id`, `session`, `run_id`) and separates them by commas, semicolons or tabs; other columns are passed
-    /// over. Several values in a cell are separated by `|`. Without such a header every line is one identifier.
+    /// over. Several values in a cell are separated by `|`. Without such a header every line is one identifier. What
+    /// [`names_nobody`] is left out.
     ///
     /// # Errors
     /// [`EngineError::Request`] if a line can't be read, there are too many, or the first one has several cells and names no
@@ -92,7 +98,10 @@ impl Request {
             let fault = |what| fault(number + 1, what);
             let person = match &header {
                 Some((separator, columns)) => person_of(&cells(line, *separator).map_err(fault)?, columns),
-                None => Person { identifiers: [alone(line).map_err(fault)?].into(), ..Person::default() },
+                None => {
+                    let alone = Some(alone(line).map_err(fault)?).filter(|name| !names_nobody(name));
+                    Person { identifiers: alone.into_iter().collect(), ..Person::default() }
+                }
             };
             if self.people.len() == PEOPLE {
                 return Err(EngineError::Request(format!("more than {PEOPLE} people in one request")));
@@ -169,7 +178,7 @@ fn alone(line: &str) -> Result<String, &'static str> {
 fn person_of(cells: &[String], columns: &[Option<bool>]) -> Person {
     let mut person = Person::default();
     for (cell, session) in cells.iter().zip(columns) {
-        let values = cell.split('|').map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned);
+        let values = cell.split('|').map(str::trim).filter(|value| !names_nobody(value)).map(str::to_owned);
         match session {
             Some(true) => person.sessions.extend(values),
             Some(false) => person.identifiers.extend(values),
