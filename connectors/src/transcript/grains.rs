@@ -40,12 +40,14 @@ pub enum GrainOutput<'o> {
 }
 
 /// How many of what [`read_grains`] found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct GrainCounts {
     /// Messages.
     pub messages: u64,
     /// Results whose call was never seen.
     pub orphans: u64,
+    /// Parts of messages that are of no known kind, and messages of no known role: all are kept as they are.
+    pub unknown: u64,
     /// Exchanges that no adapter reads, kept whole.
     pub opaque: u64,
     /// Grains that are no part of a message.
@@ -53,9 +55,16 @@ pub struct GrainCounts {
 }
 
 impl GrainCounts {
-    fn add(&mut self, other: GrainCounts) {
+    /// True if nothing was found.
+    pub fn is_empty(&self) -> bool {
+        *self == GrainCounts::default()
+    }
+
+    /// Adds what was found elsewhere.
+    pub fn add(&mut self, other: GrainCounts) {
         self.messages += other.messages;
         self.orphans += other.orphans;
+        self.unknown += other.unknown;
         self.opaque += other.opaque;
         self.made += other.made;
     }
@@ -117,14 +126,16 @@ pub fn survey(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>, file
     }
 }
 
-/// [`grains_of`] traffic that is read together with other files; the options say with which. `linker` has read those before it.
+/// [`grains_of`] traffic that is read together with other files; the options say with which. `linker` has read those before it. With the
+/// `last` of them comes what still waited for a message that isn't there.
 pub fn grains_together(
     bytes: &[u8],
     kind: TranscriptKind,
     options: ReadOptions<'_>,
     linker: &mut Linker,
+    last: bool,
     tell: &mut dyn FnMut(GrainOutput<'_>),
-) {
+) -> GrainCounts {
     match recast(bytes, kind) {
         Some(recast) => {
             let faults = recast.faults.into_iter().filter(|_| !linker.quiet);
@@ -134,6 +145,10 @@ pub fn grains_together(
         None => read_linked(bytes, options, linker, tell),
     }
     linker.leave_file();
+    if last {
+        linker.finish(tell);
+    }
+    std::mem::take(&mut linker.counts)
 }
 
 /// Reads a transcript of any kind as grains, as [`read_grains`] does.
@@ -189,7 +204,7 @@ impl Linker {
     }
 
     /// The last file ends. What still waits follows a message that a file lost since the first pass: it follows none then.
-    pub fn finish(&mut self, tell: &mut dyn FnMut(GrainOutput<'_>)) {
+    fn finish(&mut self, tell: &mut dyn FnMut(GrainOutput<'_>)) {
         let mut left: Vec<Waiting> = std::mem::take(&mut self.waiting).into_values().flatten().collect();
         left.sort_by_key(|message| message.position);
         let here: HashSet<Position> = left.iter().map(|message| message.position).collect();
@@ -228,11 +243,12 @@ impl Linker {
         let Waiting { position, line, draft, quiet, .. } = message;
         let address = match draft.and_then(|draft| draft.link(parent, |id| self.calls.get(id).copied())) {
             Ok(grains) => {
-                self.counts.messages += 1;
-                self.counts.orphans += grains.orphans as u64;
                 self.calls.extend(grains.calls);
                 let address = grains.event.address;
                 if !quiet {
+                    self.counts.messages += 1;
+                    self.counts.orphans += grains.orphans as u64;
+                    self.counts.unknown += grains.unknown as u64;
                     tell(GrainOutput::Grain(&line, grains.event));
                     grains.parts.into_iter().for_each(|part| tell(GrainOutput::Grain(&line, part)));
                 }

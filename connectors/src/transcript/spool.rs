@@ -7,7 +7,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{FRAME_END, IndexState, write_frame};
 use tempfile::NamedTempFile;
 
-use super::grains::{GrainOutput, Linker, grains_of, grains_together};
+use super::grains::{GrainCounts, GrainOutput, Linker, grains_of, grains_together};
 use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault};
 use super::read::ReadOptions;
@@ -22,6 +22,8 @@ pub struct Spooled {
     pub frames: SourceBytes,
     /// How many they are.
     pub grains: u64,
+    /// What they are made of.
+    pub counts: GrainCounts,
     /// The lines that couldn't be read, by their numbers.
     pub faults: Vec<LineFault>,
     /// What grains take the place of others: each with those whose place it takes.
@@ -35,7 +37,7 @@ pub struct Spooled {
 /// # Errors
 /// [`ConnectorError::Io`] if the temporary file can't be written.
 pub fn frames_of(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>) -> Result<Spooled, ConnectorError> {
-    spooled(&mut |tell| _ = grains_of(bytes, kind, options, tell))
+    spooled(&mut |tell| grains_of(bytes, kind, options, tell))
 }
 
 /// [`frames_of`] traffic that is read together with other files, which the options name; `linker` has read those before it. With the
@@ -50,30 +52,25 @@ pub fn frames_together(
     linker: &mut Linker,
     last: bool,
 ) -> Result<Spooled, ConnectorError> {
-    spooled(&mut |tell| {
-        grains_together(bytes, kind, options, linker, tell);
-        if last {
-            linker.finish(tell);
-        }
-    })
+    spooled(&mut |tell| grains_together(bytes, kind, options, linker, last, tell))
 }
 
 /// Who takes grains.
 type Tell<'t> = dyn FnMut(GrainOutput<'_>) + 't;
 
 /// Spools what `read` tells.
-fn spooled(read: &mut dyn FnMut(&mut Tell<'_>)) -> Result<Spooled, ConnectorError> {
+fn spooled(read: &mut dyn FnMut(&mut Tell<'_>) -> GrainCounts) -> Result<Spooled, ConnectorError> {
     let spool = NamedTempFile::with_prefix("gristmill-transcript-");
     let spool = spool.map_err(ConnectorError::io("can't create a file in", std::env::temp_dir()))?;
     let file = spool.as_file().try_clone().map_err(ConnectorError::io("can't write", spool.path()))?;
     let mut writer = Writer::new(BufWriter::with_capacity(1 << 18, file));
-    read(&mut |output| writer.take(output));
+    let counts = read(&mut |output| writer.take(output));
     let Writer { mut out, failed, mut faults, supersessions, states, grains, .. } = writer;
     let ended = failed.map_or(Ok(()), Err).and_then(|()| out.write_all(&FRAME_END)).and_then(|()| out.flush());
     ended.map_err(ConnectorError::io("can't write", spool.path()))?;
     faults.sort_by_key(|fault| fault.number);
     let frames = SourceBytes::map_spooled(spool.into_temp_path())?;
-    Ok(Spooled { frames, grains, faults, supersessions, states })
+    Ok(Spooled { frames, grains, counts, faults, supersessions, states })
 }
 
 /// Writes frames; after an error there are no more.

@@ -165,8 +165,9 @@ impl Door {
     /// A transcript whose grains are there.
     fn grant(&self, uri: String, id: String, spooled: Spooled, bytes: &[u8], next: u64) -> Admission {
         let refused = spooled.faults.iter().map(|fault| self.refused_line(&uri, &id, fault, bytes)).collect();
-        let beside = Beside { refused, supersessions: spooled.supersessions, states: spooled.states };
-        let admitted = Admitted { id, uri, content: Content::Frames(spooled.frames), beside };
+        let Spooled { frames, counts, supersessions, states, .. } = spooled;
+        let beside = Beside { refused, counts, supersessions, states };
+        let admitted = Admitted { id, uri, content: Content::Frames(frames), beside };
         Admission::Granted { source: Arc::new(admitted), next }
     }
 

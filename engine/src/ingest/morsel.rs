@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gristmill_connectors::source::SourceBytes;
+use gristmill_connectors::transcript::grains::GrainCounts;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, Frame, IndexState, next_frame};
@@ -34,6 +35,8 @@ pub(crate) struct Admitted {
 pub(crate) struct Beside {
     /// Lines that were refused before there were grains.
     pub(crate) refused: Vec<RejectRow>,
+    /// What its grains are made of.
+    pub(crate) counts: GrainCounts,
     /// Which grains take the place of others of the same transcript. All of them are made here and have no policy that could forbid it.
     pub(crate) supersessions: HashMap<ContentAddress, Vec<ContentAddress>>,
     /// What else is known of the lifecycle of its grains.

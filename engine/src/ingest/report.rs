@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gristmill_connectors::transcript::grains::GrainCounts;
 use serde::Serialize;
 
 /// What to do with input that is refused.
@@ -37,6 +38,9 @@ pub struct IngestReport {
     pub rejects_by_code: BTreeMap<String, u64>,
     /// Grains that were accepted with something odd about them, by mark.
     pub marks: BTreeMap<String, u64>,
+    /// What the grains of transcripts are made of; absent if there were none.
+    #[serde(skip_serializing_if = "GrainCounts::is_empty")]
+    pub transcripts: GrainCounts,
     /// Bytes of the sources that were read.
     pub bytes: u64,
     /// Wall-clock time.

@@ -11,6 +11,7 @@ use chrono::Utc;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use gristmill_connectors::source::{Source, SourceKind};
+use gristmill_connectors::transcript::grains::GrainCounts;
 use gristmill_schemas::columns::{RejectRow, StateRow};
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::{ErrorCode, GrainError};
@@ -247,6 +248,7 @@ impl<'l> Ingest<'l> {
 
     async fn read(&mut self, mut morsels: Morsels) -> Result<()> {
         self.refuse_lines(morsels.source())?;
+        self.report.transcripts.add(morsels.source().beside.counts);
         loop {
             match morsels.next(self.batch.room(self.limits)) {
                 Next::Morsel(morsel) => self.batch.add(morsel),
@@ -286,6 +288,15 @@ impl<'l> Ingest<'l> {
     async fn end(mut self) -> Result<IngestReport> {
         self.flush().await?;
         self.settle().await?;
+        let GrainCounts { orphans, unknown, opaque, .. } = self.report.transcripts;
+        if orphans + unknown + opaque > 0 {
+            tracing::warn!(
+                unknown_parts = unknown,
+                results_without_call = orphans,
+                opaque_exchanges = opaque,
+                "not all of the transcripts is understood; what isn't is kept as it is"
+            );
+        }
         self.report.version = self.lake.grains.version();
         if !self.options.dry_run && self.report.files > 0 {
             let details = serde_json::json!({

@@ -6,16 +6,11 @@ use std::path::Path;
 
 use gristmill_engine::ingest::IngestOptions;
 use gristmill_schemas::json::Json;
-use gristmill_tests::binary::gristmill;
+use gristmill_tests::binary::{Ended, ended, gristmill};
 use gristmill_tests::lake::TestLake;
 
-/// What a command answers: exit code, standard output, standard error.
-fn run(folder: &Path, words: &[&str]) -> (i32, String, String) {
-    let output = gristmill().current_dir(folder).args(words).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let (out, err) = (text(output.stdout), text(output.stderr));
-    assert!(!err.contains("panicked"), "{words:?}: {err}");
-    (output.status.code().unwrap(), out, err)
+fn run(folder: &Path, words: &[&str]) -> Ended {
+    ended(gristmill().current_dir(folder).args(words))
 }
 
 /// The JSON objects on the lines of `text`.
@@ -101,6 +96,10 @@ fn every_line_that_cannot_be_read_is_a_reject_with_its_code_and_place_and_the_re
     let report = Json::parse(out.trim().as_bytes()).unwrap();
     let count = |key: &str| report.get(key).and_then(Json::as_u64).unwrap();
     assert_eq!((count("rejected"), count("files")), (expected.len() as u64, 1));
+    let kept = report.get("transcripts").unwrap();
+    let kept = |key: &str| kept.get(key).and_then(Json::as_u64).unwrap();
+    assert_eq!((kept("unknown"), kept("orphans"), kept("opaque")), (1, 0, 1), "the role, and the shape");
+    assert!(err.contains("not all of the transcripts is understood"), "{err}");
     let query = "SELECT ordinal, \"offset\", error_code, truncated FROM rejects ORDER BY ordinal";
     let (_, out, _) = run(here.path(), &["sql", query, "--format", "jsonl"]);
     let rejects = lines(&out);

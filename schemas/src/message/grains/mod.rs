@@ -62,6 +62,7 @@ pub struct Draft {
     thoughts: Vec<Object<'static>>,
     calls: Vec<(String, Object<'static>)>,
     results: Vec<(String, Object<'static>)>,
+    unknown: usize,
 }
 
 /// The grains of one message.
@@ -75,6 +76,8 @@ pub struct MessageGrains {
     pub calls: Vec<(String, ContentAddress)>,
     /// How many of its results answer a call that was never seen.
     pub orphans: usize,
+    /// How many of its blocks are of no known kind, those in results included.
+    pub unknown: usize,
 }
 
 impl Draft {
@@ -93,6 +96,7 @@ impl Draft {
                 .map(|call| (call.id.to_string(), self::call(message, call, batch, note)))
                 .collect(),
             results: message.content.iter().filter_map(|block| result(message, block, note)).collect(),
+            unknown: unknown_in(&message.content),
         }
     }
 
@@ -119,6 +123,7 @@ impl Draft {
                 .into_iter()
                 .map(|(id, result)| Ok((id, derived(result)?)))
                 .collect::<Result<_, GrainError>>()?,
+            unknown: self.unknown,
         })
     }
 
@@ -143,6 +148,7 @@ pub struct SealedDraft {
     thoughts: Vec<OpenGrain>,
     calls: Vec<(String, EncodedGrain)>,
     results: Vec<(String, OpenGrain)>,
+    unknown: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +179,8 @@ impl SealedDraft {
                 OpenGrain::encode(event, Field::ParentMessageId)?.close(parent)
             }
         };
-        let mut linked = MessageGrains { event, parts: Vec::new(), calls: Vec::new(), orphans: 0 };
+        let (parts, calls) = (Vec::new(), Vec::new());
+        let mut linked = MessageGrains { event, parts, calls, orphans: 0, unknown: self.unknown };
         let from_event = linked.event.address;
         linked.parts.extend(self.thoughts.into_iter().map(|thought| thought.close(from_event)));
         for (id, call) in self.calls {
@@ -193,6 +200,15 @@ impl SealedDraft {
         }
         Ok(linked)
     }
+}
+
+fn unknown_in(blocks: &[ContentBlock]) -> usize {
+    let unknown = |block: &ContentBlock| match block {
+        ContentBlock::Unknown(_) => 1,
+        ContentBlock::ToolResult(result) => unknown_in(&result.content),
+        _ => 0,
+    };
+    blocks.iter().map(unknown).sum()
 }
 
 /// The grain of `blob` without `field`.

@@ -100,7 +100,9 @@ fn what_a_grain_would_change_is_kept_as_text() {
     let odd = |origin| ContentBlock::Unknown(UnknownBlock { origin, json: odd.clone() });
     said.content.push(odd(Origin::Wire("p/e".into())));
     said.content.push(odd(Origin::Canonical));
-    let event = json_of(&linked(&said, None).event);
+    let grains = linked(&said, None);
+    assert_eq!(grains.unknown, 2);
+    let event = json_of(&grains.event);
     let back = message_of_event(&event).unwrap();
     assert_eq!(back, said);
     let ContentBlock::ToolUse(call) = &back.content[0] else { panic!("no call") };
