@@ -24,4 +24,5 @@ pub mod error;
 pub mod grain;
 pub mod json;
 pub mod message;
+mod normal_form;
 pub mod sign;

@@ -9,9 +9,8 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc, is_nfc_quick};
-
 use crate::error::{ErrorCode, GrainError};
+use crate::normal_form::{is_normalized, normalized};
 
 /// How deep a payload may nest, its own map included: the extended profile's limit (§4.10).
 pub const DEPTH_LIMIT: usize = 32;
@@ -88,17 +87,6 @@ pub(super) trait Reader<'a> {
         }
         Ok(text)
     }
-}
-
-/// True if `text` is in normalization form C.
-pub(super) fn is_normalized(text: &str) -> bool {
-    // Nothing before U+0300, which begins with the byte 0xCC, decomposes, composes with what is before it, or moves.
-    text.bytes().all(|byte| byte < 0xcc)
-        || match is_nfc_quick(text.chars()) {
-            IsNormalized::Yes => true,
-            IsNormalized::No => false,
-            IsNormalized::Maybe => is_nfc(text),
-        }
 }
 
 /// An item count or length that the rest of the payload can't hold is a lie; each item takes at least one byte.
@@ -245,5 +233,5 @@ pub(super) fn normalize(text: &str) -> Result<std::borrow::Cow<'_, str>, GrainEr
     if text.starts_with('\u{feff}') {
         return Err(GrainError::new(ErrorCode::Corrupt, "a string begins with a byte-order mark"));
     }
-    Ok(if is_normalized(text) { text.into() } else { text.nfc().collect::<String>().into() })
+    Ok(normalized(text))
 }

@@ -6,14 +6,10 @@
 use std::borrow::Cow;
 
 use crate::json::{Json, Number, Object};
+use crate::normal_form::is_normalized;
 
 /// Levels that a value may have below a field of a grain: the grain itself and lists of blocks take some of its 32.
 const LEVELS: usize = 24;
-
-/// True if composing the characters of `text` doesn't change it.
-pub(super) fn is_nfc(text: &str) -> bool {
-    text.is_ascii() || unicode_normalization::is_nfc(text)
-}
 
 /// True if a grain gives `json` back value for value and number for number.
 pub(super) fn keeps(json: &Json) -> bool {
@@ -24,11 +20,11 @@ fn keeps_within(json: &Json, levels: usize) -> bool {
     match json {
         Json::Null | Json::Bool(_) => true,
         Json::Number(number) => keeps_number(number),
-        Json::String(text) => is_nfc(text),
+        Json::String(text) => is_normalized(text),
         Json::Array(items) => levels > 0 && items.iter().all(|item| keeps_within(item, levels - 1)),
         Json::Object(object) => {
             let member = |(key, value): (&str, &Json)| {
-                !value.is_null() && !key.starts_with('$') && is_nfc(key) && keeps_within(value, levels - 1)
+                !value.is_null() && !key.starts_with('$') && is_normalized(key) && keeps_within(value, levels - 1)
             };
             levels > 0 && object.iter().all(member)
         }
@@ -78,7 +74,7 @@ fn nearest_object_within(object: &Object, levels: usize) -> Object<'static> {
 pub fn json_text(json: &Json) -> String {
     let mut plain = String::new();
     json.write(&mut plain);
-    if is_nfc(&plain) {
+    if is_normalized(&plain) {
         return plain;
     }
     let mut text = String::with_capacity(plain.len() * 2);

@@ -37,7 +37,8 @@ use crate::grain::{
     DEFAULT_PAYLOAD_LIMIT, EncodeOptions, EncodedGrain, Field, Grain, Mode, OpenGrain, Payload, encode_object,
 };
 use crate::json::{Json, Object};
-use keep::{is_nfc, keeps, nearest, nearest_object};
+use crate::normal_form::is_normalized;
+use keep::{keeps, nearest, nearest_object};
 
 /// Before keys of `context` that belong to the canonical message.
 pub const CONTEXT_PREFIX: &str = "msg:";
@@ -375,7 +376,7 @@ fn context(message: &Message, note: Note) -> Object<'static> {
 
 /// True if the block comes back from the grain as it is.
 fn keeps_block(block: &ContentBlock) -> bool {
-    let text = |text: &str| is_nfc(text);
+    let text = |text: &str| is_normalized(text);
     match block {
         ContentBlock::Text(said) => text(said),
         ContentBlock::Image(image) => text(image.source.data()),
