@@ -30,7 +30,7 @@ fn fields_again(grain: &Grain<'_>) -> Fields {
 }
 
 /// Fields by their names, entries of maps sorted, so that two orders compare equal.
-fn by_name(fields: &Fields) -> BTreeMap<String, Value> {
+fn by_name(fields: &Fields) -> BTreeMap<String, Value<'static>> {
     let name = |key: &Key| match key {
         Key::Field(field) => field.name().to_owned(),
         Key::Own(own) => own.to_string(),
@@ -38,7 +38,7 @@ fn by_name(fields: &Fields) -> BTreeMap<String, Value> {
     fields.iter().map(|(key, value)| (name(key), sorted(value))).collect()
 }
 
-fn sorted(value: &Value) -> Value {
+fn sorted(value: &Value<'static>) -> Value<'static> {
     match value {
         Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
         Value::Map(entries) => {

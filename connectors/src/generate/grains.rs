@@ -8,7 +8,7 @@ use super::people::Person;
 /// A grain that is being put together.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
-    fields: Vec<(Key, Value)>,
+    fields: Vec<(Key<'static>, Value<'static>)>,
 }
 
 impl Draft {
@@ -28,7 +28,7 @@ impl Draft {
     }
 
     /// Sets a field.
-    pub(super) fn with(mut self, field: Field, value: impl Into<Value>) -> Self {
+    pub(super) fn with(mut self, field: Field, value: impl Into<Value<'static>>) -> Self {
         self.fields.push((field.into(), value.into()));
         self
     }
@@ -40,6 +40,6 @@ impl Draft {
 }
 
 /// A map from names to values.
-pub(super) fn map<const N: usize>(entries: [(&'static str, Value); N]) -> Value {
+pub(super) fn map<const N: usize>(entries: [(&'static str, Value<'static>); N]) -> Value<'static> {
     Value::Map(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
 }

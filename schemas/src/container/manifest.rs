@@ -172,7 +172,7 @@ fn read_state(value: &RawValue<'_>, bytes: &[u8]) -> Result<IndexState, GrainErr
     Ok(state)
 }
 
-fn state_value(state: &IndexState) -> Value {
+fn state_value(state: &IndexState) -> Value<'static> {
     let fields = [
         ("sb", state.superseded_by.map(|address| Value::from(address.to_string()))),
         ("svt", state.system_valid_to.map(Value::from)),

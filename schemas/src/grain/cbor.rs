@@ -150,7 +150,7 @@ fn float_width(value: f64) -> usize {
 }
 
 /// Appends the deterministic encoding of `value`; errors as for MessagePack.
-pub(super) fn write(value: &Value, out: &mut Vec<u8>) -> Result<(), GrainError> {
+pub(super) fn write(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), GrainError> {
     match value {
         Value::Nil => out.push(0xf6),
         Value::Bool(value) => out.push(if *value { 0xf5 } else { 0xf4 }),

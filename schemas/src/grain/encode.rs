@@ -85,7 +85,7 @@ pub fn encode_json(grain: &Json<'_>, options: EncodeOptions) -> Result<EncodedGr
     let object = grain
         .as_object()
         .ok_or_else(|| GrainError::new(ErrorCode::NotMap, format!("a grain is a map, not {}", grain.kind())))?;
-    encode_object(object.clone(), options)
+    encode_object(object.reborrow(), options)
 }
 
 /// [`encode_json`] of a grain whose JSON isn't needed any more.
@@ -96,11 +96,11 @@ pub fn encode_object(grain: Object<'_>, options: EncodeOptions) -> Result<Encode
     encode(fields_of(grain)?, options)
 }
 
-fn fields_of(grain: Object<'_>) -> Result<Vec<(Key, Value)>, GrainError> {
-    let field = |(name, json): (Cow<'_, str>, Json<'_>)| {
+fn fields_of<'a>(grain: Object<'a>) -> Result<Vec<(Key<'a>, Value<'a>)>, GrainError> {
+    let field = |(name, json): (Cow<'a, str>, Json<'a>)| {
         Ok(match Field::from_name(&name) {
             Some(field) => (Key::Field(field), compact(field, json)?),
-            None => (Key::Own(name.into_owned().into()), into_value(json)?),
+            None => (Key::Own(name), into_value(json)?),
         })
     };
     grain.into_iter().map(field).collect()
@@ -108,14 +108,14 @@ fn fields_of(grain: Object<'_>) -> Result<Vec<(Key, Value)>, GrainError> {
 
 /// The key of a field that is to be encoded.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Key {
+pub enum Key<'a> {
     /// A field of the specification.
     Field(Field),
     /// Any other key, written as it is.
-    Own(Cow<'static, str>),
+    Own(Cow<'a, str>),
 }
 
-impl From<Field> for Key {
+impl From<Field> for Key<'_> {
     fn from(field: Field) -> Self {
         Key::Field(field)
     }
@@ -127,7 +127,7 @@ impl From<Field> for Key {
 ///
 /// # Errors
 /// As [`encode_json`].
-pub fn encode(fields: Vec<(Key, Value)>, options: EncodeOptions) -> Result<EncodedGrain, GrainError> {
+pub fn encode(fields: Vec<(Key<'_>, Value<'_>)>, options: EncodeOptions) -> Result<EncodedGrain, GrainError> {
     let (kind, payload) = payload_of(fields, options.encoding)?;
     let blob = assemble(kind, &payload, options, None)?.0;
     let address = ContentAddress::of(&blob);
@@ -135,7 +135,7 @@ pub fn encode(fields: Vec<(Key, Value)>, options: EncodeOptions) -> Result<Encod
 }
 
 /// The type of a grain and its canonical payload.
-fn payload_of(fields: Vec<(Key, Value)>, encoding: Encoding) -> Result<(GrainType, Vec<u8>), GrainError> {
+fn payload_of(fields: Vec<(Key<'_>, Value<'_>)>, encoding: Encoding) -> Result<(GrainType, Vec<u8>), GrainError> {
     let kind = type_of(&fields)?;
     check_own_keys(kind, &fields)?;
     let key_of = |key| match key {
@@ -186,7 +186,7 @@ impl OpenGrain {
     }
 }
 
-fn type_of(fields: &[(Key, Value)]) -> Result<GrainType, GrainError> {
+fn type_of(fields: &[(Key<'_>, Value<'_>)]) -> Result<GrainType, GrainError> {
     let stands = |key: &Key| matches!(key, Key::Field(Field::Type)) || matches!(key, Key::Own(own) if own == "t");
     match fields.iter().find(|(key, _)| stands(key)).map(|(_, value)| value) {
         None | Some(Value::Nil) => {
@@ -200,7 +200,7 @@ fn type_of(fields: &[(Key, Value)]) -> Result<GrainType, GrainError> {
 }
 
 /// No own key may be another spelling of a field: its full name, or what another writer calls a field that the grain lacks.
-fn check_own_keys(kind: GrainType, fields: &[(Key, Value)]) -> Result<(), GrainError> {
+fn check_own_keys(kind: GrainType, fields: &[(Key<'_>, Value<'_>)]) -> Result<(), GrainError> {
     let lacks = |field: &Field| {
         !fields.iter().any(|(key, value)| matches!(key, Key::Field(known) if known == field) && *value != Value::Nil)
     };

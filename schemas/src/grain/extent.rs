@@ -72,7 +72,7 @@ pub(crate) fn read_map(bytes: &[u8]) -> Result<(Encoded<'_>, Option<Deviation>),
 ///
 /// # Errors
 /// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`].
-pub(crate) fn write_value(value: &Value, encoding: Encoding) -> Result<Vec<u8>, GrainError> {
+pub(crate) fn write_value(value: &Value<'_>, encoding: Encoding) -> Result<Vec<u8>, GrainError> {
     let mut out = Vec::new();
     match encoding {
         Encoding::MessagePack => msgpack::write(value, &mut out)?,

@@ -68,17 +68,17 @@ pub fn to_json(value: &RawValue<'_>) -> Json<'static> {
 /// # Errors
 /// [`ErrorCode::Range`] for an integer beyond 64 bits, [`ErrorCode::FloatInvalid`] for a number beyond doubles,
 /// [`ErrorCode::Schema`] for binary data that isn't hex.
-pub fn from_json(json: &Json<'_>) -> Result<Value, GrainError> {
-    into_value(json.clone())
+pub fn from_json<'j>(json: &'j Json<'_>) -> Result<Value<'j>, GrainError> {
+    into_value(json.reborrow())
 }
 
-/// [`from_json`] of JSON that isn't needed any more, so that its texts needn't be copied.
-pub(super) fn into_value(json: Json<'_>) -> Result<Value, GrainError> {
+/// [`from_json`] of JSON that isn't needed any more.
+pub(super) fn into_value(json: Json<'_>) -> Result<Value<'_>, GrainError> {
     Ok(match json {
         Json::Null => Value::Nil,
         Json::Bool(value) => value.into(),
         Json::Number(number) => from_number(&number)?,
-        Json::String(text) => text.into_owned().into(),
+        Json::String(text) => Value::Text(text),
         Json::Array(items) => Value::Array(items.into_iter().map(into_value).collect::<Result<_, _>>()?),
         Json::Object(object) => match bytes_member(&object) {
             Some(digits) => Value::Bytes(
@@ -88,7 +88,7 @@ pub(super) fn into_value(json: Json<'_>) -> Result<Value, GrainError> {
             None => Value::Map(
                 object
                     .into_iter()
-                    .map(|(key, value)| Ok((key.into_owned().into(), into_value(value)?)))
+                    .map(|(key, value)| Ok((key, into_value(value)?)))
                     .collect::<Result<_, GrainError>>()?,
             ),
         },
@@ -99,7 +99,7 @@ fn bytes_member<'a>(object: &'a Object<'_>) -> Option<&'a str> {
     (object.len() == 1).then(|| object.get(BYTES_MEMBER).and_then(Json::as_str)).flatten()
 }
 
-fn from_number(number: &Number<'_>) -> Result<Value, GrainError> {
+fn from_number(number: &Number<'_>) -> Result<Value<'static>, GrainError> {
     if number.is_integer() {
         let unsigned = number.as_u64().map(Integer::Unsigned);
         let integer = unsigned.or_else(|| number.as_i64().map(Integer::from)).ok_or_else(|| {
@@ -116,7 +116,7 @@ fn from_number(number: &Number<'_>) -> Result<Value, GrainError> {
 
 /// The JSON value of `field` as the payload has it: names inside it compacted, date-times in milliseconds, integers where
 /// doubles belong made doubles.
-pub(super) fn compact(field: Field, json: Json<'_>) -> Result<Value, GrainError> {
+pub(super) fn compact(field: Field, json: Json<'_>) -> Result<Value<'_>, GrainError> {
     let value = into_value(json).map_err(|error| error.field(field.name()))?;
     Ok(match (field.kind(), value) {
         (Kind::Instant, Value::Text(text)) => milliseconds(field, &text)?.into(),
@@ -144,7 +144,7 @@ fn milliseconds(field: Field, text: &str) -> Result<i64, GrainError> {
     Ok(instant.timestamp_millis())
 }
 
-fn compact_map(field: Field, item: Value) -> Value {
+fn compact_map(field: Field, item: Value<'_>) -> Value<'_> {
     let Value::Map(entries) = item else {
         return item;
     };

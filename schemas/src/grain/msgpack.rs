@@ -146,7 +146,7 @@ impl MessagePackReader<'_> {
 ///
 /// # Errors
 /// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`] for a byte-order mark or a key that stands twice after normalization.
-pub(super) fn write(value: &Value, out: &mut Vec<u8>) -> Result<(), GrainError> {
+pub(super) fn write(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), GrainError> {
     match value {
         Value::Nil => out.push(0xc0),
         Value::Bool(value) => out.push(if *value { 0xc3 } else { 0xc2 }),
@@ -184,9 +184,9 @@ pub(super) fn write(value: &Value, out: &mut Vec<u8>) -> Result<(), GrainError> 
 
 /// The entries that are to be written: normalized keys in `order`, nulls left out.
 pub(super) fn sorted_entries<'v>(
-    entries: &'v [(Cow<'static, str>, Value)],
+    entries: &'v [(Cow<'_, str>, Value<'v>)],
     order: fn(&str, &str) -> Ordering,
-) -> Result<Vec<(Cow<'v, str>, &'v Value)>, GrainError> {
+) -> Result<Vec<(Cow<'v, str>, &'v Value<'v>)>, GrainError> {
     let mut sorted = Vec::with_capacity(entries.len());
     for (key, value) in entries {
         if *value != Value::Nil {

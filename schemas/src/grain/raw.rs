@@ -159,7 +159,7 @@ impl<'a> RawValue<'a> {
     }
 
     /// The value as an owned tree.
-    pub fn to_value(&self) -> Value {
+    pub fn to_value(&self) -> Value<'static> {
         match self {
             RawValue::Nil => Value::Nil,
             RawValue::Bool(value) => (*value).into(),

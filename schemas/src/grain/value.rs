@@ -1,10 +1,11 @@
-//! A payload value as an owned tree: what encoders take and what leaves the zero-copy reader when it must be kept.
+//! A payload value as a tree: what encoders take, with texts that may belong to another, and what leaves the zero-copy reader when it
+//! must be kept.
 
 use std::borrow::Cow;
 
 /// One value of a payload. Integers and doubles are different values, as they are different bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum Value<'a> {
     /// Null: omitted from maps, kept in arrays (§4.5).
     Nil,
     /// A boolean.
@@ -14,13 +15,13 @@ pub enum Value {
     /// A finite double.
     Float(f64),
     /// A string.
-    Text(Cow<'static, str>),
+    Text(Cow<'a, str>),
     /// Binary data, for the few fields that need it (§6.1 `trusted_timestamp`, `supersession_auth`).
     Bytes(Vec<u8>),
     /// An array.
-    Array(Vec<Value>),
+    Array(Vec<Value<'a>>),
     /// A map, in any order; encoders sort it.
-    Map(Vec<(Cow<'static, str>, Value)>),
+    Map(Vec<(Cow<'a, str>, Value<'a>)>),
 }
 
 /// An integer that both encodings can hold.
@@ -44,43 +45,43 @@ impl From<i64> for Integer {
     }
 }
 
-impl From<&'static str> for Value {
-    fn from(text: &'static str) -> Self {
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
         Value::Text(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Value {
+impl From<String> for Value<'_> {
     fn from(text: String) -> Self {
         Value::Text(Cow::Owned(text))
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for Value<'_> {
     fn from(value: bool) -> Self {
         Value::Bool(value)
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for Value<'_> {
     fn from(value: f64) -> Self {
         Value::Float(value)
     }
 }
 
-impl From<i64> for Value {
+impl From<i64> for Value<'_> {
     fn from(value: i64) -> Self {
         Value::Int(value.into())
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for Value<'_> {
     fn from(value: u64) -> Self {
         Value::Int(value.into())
     }
 }
 
-impl<T: Into<Value>> From<Vec<T>> for Value {
+impl<'a, T: Into<Value<'a>>> From<Vec<T>> for Value<'a> {
     fn from(items: Vec<T>) -> Self {
         Value::Array(items.into_iter().map(Into::into).collect())
     }

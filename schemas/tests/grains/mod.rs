@@ -8,7 +8,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 /// The fields of a grain that is to be encoded.
-pub type Fields = Vec<(Key, Value)>;
+pub type Fields = Vec<(Key<'static>, Value<'static>)>;
 
 /// Some text that is in normalization form C, as what comes back from a blob is.
 fn text() -> impl Strategy<Value = String> {
@@ -44,7 +44,7 @@ fn float() -> impl Strategy<Value = f64> {
     ]
 }
 
-fn scalar() -> impl Strategy<Value = Value> {
+fn scalar() -> impl Strategy<Value = Value<'static>> {
     prop_oneof![
         any::<bool>().prop_map(Value::from),
         integer().prop_map(Value::Int),
@@ -55,40 +55,43 @@ fn scalar() -> impl Strategy<Value = Value> {
 }
 
 /// Any value that may stand in a map, to a depth of four.
-pub fn value() -> impl Strategy<Value = Value> {
+pub fn value() -> impl Strategy<Value = Value<'static>> {
     scalar().prop_recursive(4, 40, 20, |inner| {
         let item = prop_oneof![8 => inner.clone(), 1 => Just(Value::Nil)];
         prop_oneof![vec(item, 0..20).prop_map(Value::Array), map_of(inner)]
     })
 }
 
-fn map_of(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
+fn map_of(value: impl Strategy<Value = Value<'static>>) -> impl Strategy<Value = Value<'static>> {
     btree_map("[a-z_:äé字]{1,9}", value, 0..20)
         .prop_map(|entries| Value::Map(entries.into_iter().map(|(key, value)| (key.into(), value)).collect()))
 }
 
-fn map() -> impl Strategy<Value = Value> {
+fn map() -> impl Strategy<Value = Value<'static>> {
     map_of(value())
 }
 
-fn texts(least: usize) -> impl Strategy<Value = Value> {
+fn texts(least: usize) -> impl Strategy<Value = Value<'static>> {
     vec("[a-z0-9:/ ]{1,12}", least..5).prop_map(Value::from)
 }
 
-fn word() -> impl Strategy<Value = Value> {
+fn word() -> impl Strategy<Value = Value<'static>> {
     "[a-zA-Z][a-zA-Z0-9:. -]{0,30}".prop_map(Value::from)
 }
 
-fn count() -> impl Strategy<Value = Value> {
+fn count() -> impl Strategy<Value = Value<'static>> {
     (0_u64..1_000).prop_map(Value::from)
 }
 
-fn any_of(field: Field, values: impl Strategy<Value = Value> + 'static) -> BoxedStrategy<(Field, Value)> {
+fn any_of(
+    field: Field,
+    values: impl Strategy<Value = Value<'static>> + 'static,
+) -> BoxedStrategy<(Field, Value<'static>)> {
     values.prop_map(move |value| (field, value)).boxed()
 }
 
 /// What a grain of `kind` must have.
-fn required(kind: GrainType) -> Vec<BoxedStrategy<(Field, Value)>> {
+fn required(kind: GrainType) -> Vec<BoxedStrategy<(Field, Value<'static>)>> {
     match kind {
         GrainType::Belief => vec![
             any_of(Field::Subject, word()),
@@ -124,7 +127,7 @@ fn required(kind: GrainType) -> Vec<BoxedStrategy<(Field, Value)>> {
 }
 
 /// Who answers for an agent: the two parts that must be there, and any others.
-fn legal_entity() -> impl Strategy<Value = Value> {
+fn legal_entity() -> impl Strategy<Value = Value<'static>> {
     (map(), word(), word()).prop_map(|(map, kind, name)| {
         let Value::Map(mut entries) = map else { return map };
         entries.retain(|(key, _)| key != "type" && key != "name");
@@ -134,7 +137,7 @@ fn legal_entity() -> impl Strategy<Value = Value> {
 }
 
 /// What any grain may have.
-fn optional() -> BoxedStrategy<(Field, Value)> {
+fn optional() -> BoxedStrategy<(Field, Value<'static>)> {
     prop_oneof![
         any_of(Field::Namespace, word()),
         any_of(Field::UserId, word()),
@@ -159,7 +162,7 @@ fn fields_of(kind: GrainType) -> impl Strategy<Value = Fields> {
     let own = btree_map("x_[a-zé字]{1,40}", value(), 0..4);
     let created = 0_i64..4_294_967_295_999;
     (required(kind), vec(optional(), 0..6), own, created).prop_map(move |(required, optional, own, created)| {
-        let mut known: BTreeMap<Field, Value> = optional.into_iter().collect();
+        let mut known: BTreeMap<Field, Value<'static>> = optional.into_iter().collect();
         known.extend(required);
         known.insert(Field::Type, kind.name().into());
         known.insert(Field::CreatedAt, created.into());

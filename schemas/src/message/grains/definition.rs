@@ -30,17 +30,17 @@ impl ListedTool<'_> {
     /// # Errors
     /// What the encoder refuses: a tool without a name, a time that a grain can't name.
     pub fn grain(&self) -> Result<EncodedGrain, GrainError> {
-        let text = |key| self.tool.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+        let text = |key| self.tool.get(key).and_then(Json::as_str).unwrap_or_default();
         let schema = |key| self.tool.get(key).and_then(Json::as_object);
         let mut action = Object::new();
         action.insert("type", "action");
         action.insert("action_phase", "definition");
         action.insert("created_at", self.listed_at.micros().div_euclid(1_000));
         if !self.session_id.is_empty() {
-            action.insert("session_id", self.session_id.to_owned());
+            action.insert("session_id", self.session_id);
         }
         if let Some(namespace) = self.namespace {
-            action.insert("namespace", namespace.to_owned());
+            action.insert("namespace", namespace);
         }
         action.insert("tool_name", text("name"));
         action.insert("tool_description", self.description());
@@ -57,18 +57,18 @@ impl ListedTool<'_> {
     }
 
     /// A definition must say something of the tool; of one that its server doesn't describe that is its title or name.
-    fn description(&self) -> String {
+    fn description(&self) -> &str {
         let said = |key| self.tool.get(key).and_then(Json::as_str).filter(|text: &&str| !text.is_empty());
-        ["description", "title", "name"].into_iter().find_map(said).unwrap_or_default().to_owned()
+        ["description", "title", "name"].into_iter().find_map(said).unwrap_or_default()
     }
 
-    fn context(&self) -> Object<'static> {
+    fn context(&self) -> Object<'_> {
         let mut context = Object::new();
         if let Some(server) = self.server {
-            context.insert("mcp:server", server.to_owned());
+            context.insert("mcp:server", server);
         }
         let own = |key: &str| OWN_MEMBERS.contains(&key);
-        let described = self.tool.get("description").and_then(Json::as_str) == Some(&self.description());
+        let described = self.tool.get("description").and_then(Json::as_str) == Some(self.description());
         if !described || !keeps(self.tool) || self.tool.as_object().is_some_and(|tool| !tool.keys().all(own)) {
             context.insert("mcp:tool", json_text(self.tool));
         }

@@ -22,13 +22,20 @@ fn keeps_within(json: &Json, levels: usize) -> bool {
         Json::Number(number) => keeps_number(number),
         Json::String(text) => is_normalized(text),
         Json::Array(items) => levels > 0 && items.iter().all(|item| keeps_within(item, levels - 1)),
-        Json::Object(object) => {
-            let member = |(key, value): (&str, &Json)| {
-                !value.is_null() && !key.starts_with('$') && is_normalized(key) && keeps_within(value, levels - 1)
-            };
-            levels > 0 && object.iter().all(member)
-        }
+        Json::Object(object) => keeps_object_within(object, levels),
     }
+}
+
+/// [`keeps`] of an object.
+pub(super) fn keeps_object(object: &Object) -> bool {
+    keeps_object_within(object, LEVELS)
+}
+
+fn keeps_object_within(object: &Object, levels: usize) -> bool {
+    let member = |(key, value): (&str, &Json)| {
+        !value.is_null() && !key.starts_with('$') && is_normalized(key) && keeps_within(value, levels - 1)
+    };
+    levels > 0 && object.iter().all(member)
 }
 
 fn keeps_number(number: &Number) -> bool {
@@ -40,34 +47,35 @@ fn keeps_number(number: &Number) -> bool {
 }
 
 /// The nearest value that a grain can hold: numbers beyond its range and values too deep become their JSON text.
-pub(super) fn nearest(json: &Json) -> Json<'static> {
+pub(super) fn nearest<'j>(json: &'j Json) -> Json<'j> {
     nearest_within(json, LEVELS)
 }
 
-fn nearest_within(json: &Json, levels: usize) -> Json<'static> {
+fn nearest_within<'j>(json: &'j Json, levels: usize) -> Json<'j> {
     match json {
         Json::Number(number) => {
             let fits = match number.is_integer() {
                 true => number.as_u64().is_some() || number.as_i64().is_some(),
                 false => number.as_f64().is_finite(),
             };
-            if fits { Json::Number(number.clone().into_owned()) } else { Json::from(number.as_str().to_owned()) }
+            if fits { Json::Number(number.reborrow()) } else { Json::from(number.as_str()) }
         }
         Json::Array(_) | Json::Object(_) if levels == 0 => Json::from(json_text(json)),
         Json::Array(items) => Json::Array(items.iter().map(|item| nearest_within(item, levels - 1)).collect()),
         Json::Object(object) => Json::Object(nearest_object_within(object, levels)),
-        other => other.clone().into_owned(),
+        other => other.reborrow(),
     }
 }
 
 /// [`nearest`] of an object.
-pub(super) fn nearest_object(object: &Object) -> Object<'static> {
+pub(super) fn nearest_object<'o>(object: &'o Object) -> Object<'o> {
     nearest_object_within(object, LEVELS)
 }
 
-fn nearest_object_within(object: &Object, levels: usize) -> Object<'static> {
+fn nearest_object_within<'o>(object: &'o Object, levels: usize) -> Object<'o> {
     let below = levels.saturating_sub(1);
-    object.iter().map(|(key, value)| (Cow::Owned(key.to_owned()), nearest_within(value, below))).collect()
+    let members = object.iter().map(|(key, value)| (Cow::Borrowed(key), nearest_within(value, below)));
+    Object::from_distinct(members.collect())
 }
 
 /// The JSON text of a value, in a spelling that composing its characters doesn't change.

@@ -38,7 +38,7 @@ use crate::grain::{
 };
 use crate::json::{Json, Object};
 use crate::normal_form::is_normalized;
-use keep::{keeps, nearest, nearest_object};
+use keep::{keeps_object, nearest, nearest_object};
 
 /// Before keys of `context` that belong to the canonical message.
 pub const CONTEXT_PREFIX: &str = "msg:";
@@ -58,11 +58,11 @@ pub struct Note<'n> {
 
 /// The grains of one message, but for what they owe to others.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Draft {
-    event: Object<'static>,
-    thoughts: Vec<Object<'static>>,
-    calls: Vec<(String, Object<'static>)>,
-    results: Vec<(String, Object<'static>)>,
+pub struct Draft<'m> {
+    event: Object<'m>,
+    thoughts: Vec<Object<'m>>,
+    calls: Vec<(&'m str, Object<'m>)>,
+    results: Vec<(&'m str, Object<'m>)>,
     unknown: usize,
 }
 
@@ -81,9 +81,9 @@ pub struct MessageGrains {
     pub unknown: usize,
 }
 
-impl Draft {
+impl<'m> Draft<'m> {
     /// The draft of `message`.
-    pub fn of(message: &Message, note: Note) -> Draft {
+    pub fn of(message: &'m Message, note: Note<'m>) -> Self {
         let batch = calls_of(message).count() > 1;
         Draft {
             event: event(message, note),
@@ -93,9 +93,7 @@ impl Draft {
                 .enumerate()
                 .filter_map(|(place, block)| thought(message, place, block, note))
                 .collect(),
-            calls: calls_of(message)
-                .map(|call| (call.id.to_string(), self::call(message, call, batch, note)))
-                .collect(),
+            calls: calls_of(message).map(|call| (&*call.id, self::call(message, call, batch, note))).collect(),
             results: message.content.iter().filter_map(|block| result(message, block, note)).collect(),
             unknown: unknown_in(&message.content),
         }
@@ -117,12 +115,12 @@ impl Draft {
             calls: self
                 .calls
                 .into_iter()
-                .map(|(id, call)| Ok((id, encode(call)?)))
+                .map(|(id, call)| Ok((id.to_owned(), encode(call)?)))
                 .collect::<Result<_, GrainError>>()?,
             results: self
                 .results
                 .into_iter()
-                .map(|(id, result)| Ok((id, derived(result)?)))
+                .map(|(id, result)| Ok((id.to_owned(), derived(result)?)))
                 .collect::<Result<_, GrainError>>()?,
             unknown: self.unknown,
         })
@@ -237,16 +235,16 @@ pub fn opaque_event(
     event.insert("created_at", created_at.micros().div_euclid(1_000));
     event.insert("content", json_text(json));
     if let Some(namespace) = namespace {
-        event.insert("namespace", namespace.to_owned());
+        event.insert("namespace", namespace);
     }
     let mut context = Object::new();
-    context.insert("msg:opaque", label.to_owned());
-    context.insert("msg:reason", reason.to_owned());
+    context.insert("msg:opaque", label);
+    context.insert("msg:reason", reason);
     event.insert("context", context);
     encode(event)
 }
 
-fn encode(grain: Object<'static>) -> Result<EncodedGrain, GrainError> {
+fn encode(grain: Object<'_>) -> Result<EncodedGrain, GrainError> {
     encode_object(grain, EncodeOptions::default())
 }
 
@@ -267,16 +265,16 @@ fn calls_of<'m>(message: &'m Message) -> impl Iterator<Item = &'m ToolUseBlock<'
 }
 
 /// What every grain of a message has.
-fn grain(kind: &'static str, message: &Message, note: Note) -> Object<'static> {
+fn grain<'m>(kind: &'static str, message: &'m Message, note: Note<'m>) -> Object<'m> {
     let mut grain = Object::new();
     grain.insert("type", kind);
     grain.insert("created_at", millis(message));
-    grain.insert("session_id", message.session_id.to_string());
+    grain.insert("session_id", &*message.session_id);
     if let Some(namespace) = note.namespace {
-        grain.insert("namespace", namespace.to_owned());
+        grain.insert("namespace", namespace);
     }
     if let Some(user) = &message.metadata.user_id {
-        grain.insert("user_id", user.to_string());
+        grain.insert("user_id", &**user);
     }
     grain
 }
@@ -285,17 +283,17 @@ fn millis(message: &Message) -> i64 {
     message.created_at.micros().div_euclid(1_000)
 }
 
-fn event(message: &Message, note: Note) -> Object<'static> {
+fn event<'m>(message: &'m Message, note: Note<'m>) -> Object<'m> {
     let mut event = grain("event", message, note);
     event.insert("timestamp_ms", millis(message));
     event.insert("role", message.role.as_str());
     let text = plain_text(message);
     if !text.is_empty() {
-        event.insert("content", text);
+        event.insert("content", Json::String(text));
     }
     event.insert("content_blocks", message.content.iter().map(block).collect::<Vec<_>>());
     if let Some(model) = &message.metadata.model {
-        event.insert("model_id", model.to_string());
+        event.insert("model_id", &**model);
     }
     if let Some(reason) = note.stop_reason {
         event.insert("stop_reason", reason.as_str());
@@ -308,14 +306,14 @@ fn event(message: &Message, note: Note) -> Object<'static> {
 }
 
 /// The text for readers without blocks; a tool's message shows what the tool answered.
-fn plain_text(message: &Message) -> String {
+fn plain_text<'m>(message: &'m Message) -> Cow<'m, str> {
     let results = message.content.iter().filter_map(|block| match block {
         ContentBlock::ToolResult(result) => Some(join_text(&result.content, "\n")),
         _ => None,
     });
     match message.role {
-        Role::Tool => results.collect::<Vec<_>>().join("\n"),
-        _ => message.text().into_owned(),
+        Role::Tool => results.collect::<Vec<_>>().join("\n").into(),
+        _ => message.text(),
     }
 }
 
@@ -333,16 +331,16 @@ fn token_usage(usage: &TokenUsage) -> Object<'static> {
     counts
 }
 
-fn context(message: &Message, note: Note) -> Object<'static> {
+fn context<'m>(message: &'m Message, note: Note<'m>) -> Object<'m> {
     let mut context = Object::new();
     let metadata = &message.metadata;
-    context.insert("msg:id", message.id.to_string());
+    context.insert("msg:id", &*message.id);
     context.insert("msg:status", metadata.status.as_str());
     context.insert("msg:schema_version", message.schema_version.to_string());
     let texts = [("msg:team_id", &metadata.team_id), ("msg:provider", &metadata.provider)];
     for (key, text) in texts {
         if let Some(text) = text {
-            context.insert(key, text.to_string());
+            context.insert(key, &**text);
         }
     }
     let stored = encode::metadata(message, Unknowns::Keep);
@@ -354,7 +352,7 @@ fn context(message: &Message, note: Note) -> Object<'static> {
     if let Some(usage) = &metadata.usage {
         // Cost is computed from the counts; these two can't be.
         context.insert("msg:latency_ms", usage.latency_ms.to_string());
-        context.insert("msg:pricing_version", usage.pricing_version.to_string());
+        context.insert("msg:pricing_version", &*usage.pricing_version);
     }
     let unknown = [("msg:unknown_fields", &message.unknown_fields), ("msg:unknown_metadata", &metadata.unknown_fields)];
     for (key, fields) in unknown {
@@ -380,7 +378,7 @@ fn keeps_block(block: &ContentBlock) -> bool {
     match block {
         ContentBlock::Text(said) => text(said),
         ContentBlock::Image(image) => text(image.source.data()),
-        ContentBlock::ToolUse(call) => text(&call.name) && keeps(&Json::Object(call.input.reborrow())),
+        ContentBlock::ToolUse(call) => text(&call.name) && keeps_object(&call.input),
         ContentBlock::ToolResult(result) => result.content.iter().all(keeps_block),
         ContentBlock::Thinking { text: thought, signature } => text(thought) && signature.as_deref().is_none_or(text),
         ContentBlock::RedactedThinking { data } => text(data),
@@ -390,40 +388,40 @@ fn keeps_block(block: &ContentBlock) -> bool {
 }
 
 /// A block in the shapes of the grain specification (§6.2).
-fn block(block: &ContentBlock) -> Json<'static> {
+fn block<'m>(block: &'m ContentBlock) -> Json<'m> {
     let mut wire = Object::new();
-    wire.insert("type", block.tag().to_owned());
+    wire.insert("type", block.tag());
     match block {
-        ContentBlock::Text(text) => _ = wire.insert("text", text.to_string()),
+        ContentBlock::Text(text) => _ = wire.insert("text", &**text),
         ContentBlock::Image(image) => {
             let mut source = Object::new();
             source.insert("type", image.source.kind());
-            source.insert("media_type", image.media_type.to_string());
+            source.insert("media_type", &*image.media_type);
             let key = match &image.source {
                 ImageSource::Base64(_) => "data",
                 ImageSource::Url(_) => "url",
                 ImageSource::FileRef(_) => "path",
             };
-            source.insert(key, image.source.data().to_owned());
+            source.insert(key, image.source.data());
             wire.insert("source", source);
         }
         ContentBlock::ToolUse(call) => {
-            wire.insert("id", call.id.to_string());
-            wire.insert("name", call.name.to_string());
+            wire.insert("id", &*call.id);
+            wire.insert("name", &*call.name);
             wire.insert("input", nearest_object(&call.input));
         }
         ContentBlock::ToolResult(result) => {
-            wire.insert("tool_use_id", result.tool_use_id.to_string());
+            wire.insert("tool_use_id", &*result.tool_use_id);
             wire.insert("content", result.content.iter().map(self::block).collect::<Vec<_>>());
             wire.insert("is_error", result.is_error);
         }
         ContentBlock::Thinking { text, signature } => {
-            wire.insert("thinking", text.to_string());
+            wire.insert("thinking", &**text);
             if let Some(signature) = signature {
-                wire.insert("signature", signature.to_string());
+                wire.insert("signature", &**signature);
             }
         }
-        ContentBlock::RedactedThinking { data } => _ = wire.insert("data", data.to_string()),
+        ContentBlock::RedactedThinking { data } => _ = wire.insert("data", &**data),
         ContentBlock::Unknown(unknown) => {
             let json = unknown.json.as_object().map_or_else(|| unknown_value(&unknown.json), nearest_object);
             json.into_iter().filter(|(key, _)| key != "type").for_each(|(key, value)| _ = wire.insert(key, value));
@@ -432,67 +430,65 @@ fn block(block: &ContentBlock) -> Json<'static> {
     Json::Object(wire)
 }
 
-fn unknown_value(json: &Json) -> Object<'static> {
+fn unknown_value<'j>(json: &'j Json) -> Object<'j> {
     [("value", nearest(json))].into_iter().collect()
 }
 
-fn call(message: &Message, call: &ToolUseBlock, batch: bool, note: Note) -> Object<'static> {
+fn call<'m>(message: &'m Message, call: &'m ToolUseBlock, batch: bool, note: Note<'m>) -> Object<'m> {
     let mut action = grain("action", message, note);
     action.insert("action_phase", "call");
-    action.insert("tool_name", if call.name.is_empty() { "unknown".to_owned() } else { call.name.to_string() });
+    action.insert("tool_name", if call.name.is_empty() { "unknown" } else { &*call.name });
     action.insert("input", nearest_object(&call.input));
-    action.insert("tool_call_id", call.id.to_string());
+    action.insert("tool_call_id", &*call.id);
     if batch {
-        action.insert("call_batch_id", message.id.to_string());
+        action.insert("call_batch_id", &*message.id);
     }
     action.insert("context", of_message(message));
     action
 }
 
-fn result(message: &Message, block: &ContentBlock, note: Note) -> Option<(String, Object<'static>)> {
+fn result<'m>(message: &'m Message, block: &'m ContentBlock, note: Note<'m>) -> Option<(&'m str, Object<'m>)> {
     let ContentBlock::ToolResult(result) = block else { return None };
     let mut action = grain("action", message, note);
     action.insert("action_phase", "result");
-    action.insert("tool_call_id", result.tool_use_id.to_string());
+    action.insert("tool_call_id", &*result.tool_use_id);
     let content = match result.content.as_slice() {
         [] => Json::from(""),
-        blocks if blocks.iter().all(|block| block.as_text().is_some()) => {
-            Json::String(Cow::Owned(join_text(blocks, "\n").into_owned()))
-        }
+        blocks if blocks.iter().all(|block| block.as_text().is_some()) => Json::String(join_text(blocks, "\n")),
         blocks => Json::Array(blocks.iter().map(self::block).collect()),
     };
     action.insert("content", content);
     action.insert("is_error", result.is_error);
     action.insert("context", of_message(message));
-    Some((result.tool_use_id.to_string(), action))
+    Some((&*result.tool_use_id, action))
 }
 
-fn thought(message: &Message, place: usize, block: &ContentBlock, note: Note) -> Option<Object<'static>> {
+fn thought<'m>(message: &'m Message, place: usize, block: &'m ContentBlock, note: Note<'m>) -> Option<Object<'m>> {
     let mut reasoning = grain("reasoning", message, note);
     let mut context = of_message(message);
     // Nothing else tells two hidden thoughts of one message apart.
     context.insert("msg:block", place.to_string());
     match block {
         ContentBlock::Thinking { text, signature } => {
-            reasoning.insert("thinking_content", text.to_string());
+            reasoning.insert("thinking_content", &**text);
             if let Some(signature) = signature {
-                context.insert("msg:signature", signature.to_string());
+                context.insert("msg:signature", &**signature);
             }
         }
         ContentBlock::RedactedThinking { .. } => _ = reasoning.insert("thinking_redacted", true),
         _ => return None,
     }
     if let Some(model) = &message.metadata.model {
-        context.insert("msg:model_id", model.to_string());
+        context.insert("msg:model_id", &**model);
     }
     reasoning.insert("context", context);
     Some(reasoning)
 }
 
 /// Which message a part belongs to.
-fn of_message(message: &Message) -> Object<'static> {
+fn of_message<'m>(message: &'m Message) -> Object<'m> {
     let mut context = Object::new();
-    context.insert("msg:id", message.id.to_string());
+    context.insert("msg:id", &*message.id);
     if message.metadata.status != MessageStatus::Complete {
         context.insert("msg:status", message.metadata.status.as_str());
     }
