@@ -1,10 +1,11 @@
 //! Finding texts and trees of the projection that a template can refer to.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::cell::LazyCell;
 use std::hash::Hasher;
 
 use gristmill_schemas::json::Json;
+use memchr::memmem::Finder;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{Piece, Template};
@@ -16,21 +17,16 @@ const SEARCH_LIMIT_BYTES: usize = 8 << 20;
 
 /// The strings, arrays and objects of one projection, by value.
 pub(super) struct Sources<'a> {
-    strings: HashMap<&'a str, String>,
-    /// By their hashes.
-    trees: FxHashMap<u64, (String, &'a Json<'a>)>,
+    /// Those that are worth a reference, by their hashes.
+    known: FxHashMap<u64, (String, &'a Json<'a>)>,
     long_strings: Vec<(String, &'a str)>,
     search_budget_bytes: usize,
 }
 
 impl<'a> Sources<'a> {
     pub(super) fn of(root: &'a Json<'a>) -> Self {
-        let mut sources = Sources {
-            strings: HashMap::new(),
-            trees: FxHashMap::default(),
-            long_strings: Vec::new(),
-            search_budget_bytes: SEARCH_LIMIT_BYTES,
-        };
+        let mut sources =
+            Sources { known: FxHashMap::default(), long_strings: Vec::new(), search_budget_bytes: SEARCH_LIMIT_BYTES };
         sources.add(root, &mut String::new());
         sources
     }
@@ -43,15 +39,16 @@ impl<'a> Sources<'a> {
             pointer.truncate(length);
             answer
         });
-        match json {
+        let is_worth_it = match json {
             Json::String(text) if text.len() >= SHORTEST_REFERENCE_BYTES => {
-                self.strings.entry(text).or_insert_with(|| pointer.clone());
                 self.long_strings.push((pointer.clone(), text));
+                true
             }
-            Json::Array(_) | Json::Object(_) if size >= SHORTEST_REFERENCE_BYTES => {
-                self.trees.entry(hash).or_insert_with(|| (pointer.clone(), json));
-            }
-            _ => {}
+            Json::Array(_) | Json::Object(_) => size >= SHORTEST_REFERENCE_BYTES,
+            _ => false,
+        };
+        if is_worth_it {
+            self.known.entry(hash).or_insert_with(|| (pointer.clone(), json));
         }
         (hash, size)
     }
@@ -77,8 +74,13 @@ impl<'a> Sources<'a> {
 
     fn tree<'b>(&self, json: &Json) -> Option<Template<'b>> {
         let (hash, size) = hash_of(json);
-        let (pointer, found) = self.trees.get(&hash).filter(|_| size >= SHORTEST_REFERENCE_BYTES)?;
-        found.is_identical(json).then(|| Template::At(pointer.clone()))
+        if size < SHORTEST_REFERENCE_BYTES { None } else { self.at(hash, |found| found.is_identical(json)) }
+    }
+
+    /// A reference to what is known by `hash`, if it `is_it` indeed.
+    fn at<'b>(&self, hash: u64, is_it: impl FnOnce(&Json) -> bool) -> Option<Template<'b>> {
+        let (pointer, found) = self.known.get(&hash)?;
+        is_it(found).then(|| Template::At(pointer.clone()))
     }
 
     /// `text` as a template; `old` is the string that stood in its place, with its pointer.
@@ -87,21 +89,18 @@ impl<'a> Sources<'a> {
         if text.len() < SHORTEST_REFERENCE_BYTES {
             return literal();
         }
-        if let Some(pointer) = self.strings.get(&**text) {
-            return Template::At(pointer.clone());
-        }
-        let spliced = old.and_then(|(pointer, old)| splice(pointer, old, text));
-        spliced.or_else(|| self.slice(text)).unwrap_or_else(literal)
+        let whole = self.at(string_hash(text), |found| found.as_str() == Some(text));
+        let spliced = || old.and_then(|(pointer, old)| splice(pointer, old, text));
+        whole.or_else(spliced).or_else(|| self.slice(text)).unwrap_or_else(literal)
     }
 
     /// `text` as a piece of a longer string of the projection.
     fn slice<'b>(&mut self, text: &str) -> Option<Template<'b>> {
-        for (pointer, long) in &self.long_strings {
-            if long.len() <= text.len() {
-                continue;
-            }
+        // Getting ready to search takes about as long as searching, so it is done once for all.
+        let sought = LazyCell::new(|| Finder::new(text));
+        for (pointer, long) in self.long_strings.iter().filter(|(_, long)| long.len() > text.len()) {
             self.search_budget_bytes = self.search_budget_bytes.checked_sub(long.len())?;
-            if let Some(start) = long.find(text) {
+            if let Some(start) = sought.find(long.as_bytes()) {
                 return Some(Template::Text(vec![slice(pointer, start, start + text.len())]));
             }
         }
@@ -188,7 +187,7 @@ fn tree_hash<'a>(json: &'a Json<'a>, mut child: impl FnMut(Token<'a>, &'a Json<'
         }
         Json::String(text) => {
             size += text.len();
-            text_hash(4, text)
+            string_hash(text)
         }
         Json::Array(items) => {
             let hashes = items.iter().enumerate().map(|(index, item)| {
@@ -209,6 +208,11 @@ fn tree_hash<'a>(json: &'a Json<'a>, mut child: impl FnMut(Token<'a>, &'a Json<'
         }
     };
     (hash, size)
+}
+
+/// The [`tree_hash`] of a string.
+fn string_hash(text: &str) -> u64 {
+    text_hash(4, text)
 }
 
 /// A hash of a text that goes on from another. Who makes two texts collide gets a longer patch, never a wrong one: whatever is found by
