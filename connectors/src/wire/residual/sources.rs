@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
+use std::fmt::Write;
 use std::hash::Hasher;
 
 use gristmill_schemas::json::Json;
@@ -151,16 +152,10 @@ fn slice<'b>(pointer: &str, start: usize, end: usize) -> Piece<'b> {
 pub(super) fn push_token(pointer: &mut String, token: Token) {
     pointer.push('/');
     match token {
-        Token::Index(index) => pointer.push_str(&index.to_string()),
-        Token::Key(key) => {
-            for letter in key.chars() {
-                match letter {
-                    '~' => pointer.push_str("~0"),
-                    '/' => pointer.push_str("~1"),
-                    letter => pointer.push(letter),
-                }
-            }
-        }
+        // Nothing fails that is written to a string.
+        Token::Index(index) => _ = write!(pointer, "{index}"),
+        Token::Key(key) if !key.bytes().any(|byte| matches!(byte, b'~' | b'/')) => pointer.push_str(key),
+        Token::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
     }
 }
 
