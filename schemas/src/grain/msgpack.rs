@@ -45,6 +45,11 @@ impl<'a> MessagePackReader<'a> {
         check_count(length, self.bytes.len() - self.position, start)
     }
 
+    /// Passes over `length` bytes of a value that no others belong to.
+    fn leave(&mut self, length: usize) -> Result<usize, GrainError> {
+        self.take(length).map(|_| 0)
+    }
+
     fn string(&mut self, length: usize, start: usize) -> Result<Token<'a>, GrainError> {
         let bytes = self.take(length)?;
         Ok(Token::Text(self.text(bytes, start)?))
@@ -132,6 +137,24 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
             0xdf => self.length(4, 1 << 16, start).map(Token::Map),
             0xc1 => Err(GrainError::corrupt(start, "0xc1 begins no MessagePack value")),
             0xc7..=0xc9 | 0xd4..=0xd8 => Err(GrainError::corrupt(start, "extension types have no place in a grain")),
+        }
+    }
+
+    fn pass(&mut self) -> Result<usize, GrainError> {
+        let start = self.position;
+        let Some(&head) = self.bytes.get(start) else { return Ok(self.token()?.children()) };
+        self.position += 1;
+        match head {
+            0xa0..=0xbf => self.leave(usize::from(head & 0x1f)),
+            0xd9 => self.number(1).and_then(|length| self.leave(length as usize)),
+            0xda => self.number(2).and_then(|length| self.leave(length as usize)),
+            0xdb => self.number(4).and_then(|length| self.leave(length as usize)),
+            0x00..=0x7f | 0xe0..=0xff => Ok(0),
+            // All others cost as much to pass over as to read.
+            _ => {
+                self.position = start;
+                Ok(self.token()?.children())
+            }
         }
     }
 }

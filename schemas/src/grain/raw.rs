@@ -3,7 +3,7 @@
 use super::cbor::CborReader;
 use super::msgpack::MessagePackReader;
 use super::payload::Encoding;
-use super::token::{Reader, Token, walk_array, walk_map};
+use super::token::{Reader, Token, deeper, pass_over, walk_array, walk_map};
 use super::value::Value;
 use crate::error::GrainError;
 
@@ -45,28 +45,42 @@ pub(super) fn read_raw<'a, R: Reader<'a>>(
     depth: usize,
 ) -> Result<RawValue<'a>, GrainError> {
     let offset = reader.position();
+    read_with(reader, encoding, |reader, token| match token {
+        Token::Map(count) => walk_map(reader, count, deeper(depth, offset)?),
+        Token::Array(count) => walk_array(reader, count, deeper(depth, offset)?),
+        _ => Ok(()),
+    })
+}
+
+/// [`read_raw`] of a value that was walked before.
+fn read_again<'a, R: Reader<'a>>(reader: &mut R, encoding: Encoding) -> Result<RawValue<'a>, GrainError> {
+    read_with(reader, encoding, |reader, token| pass_over(reader, token.children()))
+}
+
+/// Reads a value; `inside` goes through what belongs to its first token.
+fn read_with<'a, R: Reader<'a>>(
+    reader: &mut R,
+    encoding: Encoding,
+    inside: impl FnOnce(&mut R, Token<'a>) -> Result<(), GrainError>,
+) -> Result<RawValue<'a>, GrainError> {
     let token = reader.token()?;
     let start = reader.position();
-    let (count, is_map) = match token {
-        Token::Nil => return Ok(RawValue::Nil),
-        Token::Bool(value) => return Ok(RawValue::Bool(value)),
-        Token::Int(value) => return Ok(RawValue::Int(value)),
-        Token::BigInt(value) => return Ok(RawValue::BigInt(value)),
-        Token::Float(value) => return Ok(RawValue::Float(value)),
-        Token::Text(text) => return Ok(RawValue::Text(text)),
-        Token::Bytes(bytes) => return Ok(RawValue::Bytes(bytes)),
-        Token::Array(count) => (count, false),
-        Token::Map(count) => (count, true),
+    inside(reader, token)?;
+    let encoded = |count| {
+        let bytes = reader.bytes().get(start..reader.position()).unwrap_or_default();
+        Encoded { bytes, count, encoding }
     };
-    let depth = super::token::deeper(depth, offset)?;
-    if is_map {
-        walk_map(reader, count, depth)?;
-    } else {
-        walk_array(reader, count, depth)?;
-    }
-    let bytes = reader.bytes().get(start..reader.position()).unwrap_or_default();
-    let encoded = Encoded { bytes, count, encoding };
-    Ok(if is_map { RawValue::Map(encoded) } else { RawValue::Array(encoded) })
+    Ok(match token {
+        Token::Nil => RawValue::Nil,
+        Token::Bool(value) => RawValue::Bool(value),
+        Token::Int(value) => RawValue::Int(value),
+        Token::BigInt(value) => RawValue::BigInt(value),
+        Token::Float(value) => RawValue::Float(value),
+        Token::Text(text) => RawValue::Text(text),
+        Token::Bytes(bytes) => RawValue::Bytes(bytes),
+        Token::Array(count) => RawValue::Array(encoded(count)),
+        Token::Map(count) => RawValue::Map(encoded(count)),
+    })
 }
 
 impl<'a> RawValue<'a> {
@@ -211,7 +225,7 @@ impl<'a> Cursor<'a> {
 
     fn next(&mut self, encoding: Encoding) -> Option<RawValue<'a>> {
         fn read<'a, R: Reader<'a>>(at: &mut usize, mut reader: R, encoding: Encoding) -> Option<RawValue<'a>> {
-            let value = read_raw(&mut reader, encoding, 0).ok()?;
+            let value = read_again(&mut reader, encoding).ok()?;
             *at = reader.position();
             Some(value)
         }

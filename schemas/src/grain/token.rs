@@ -65,6 +65,11 @@ pub(super) trait Reader<'a> {
     /// Reads one token.
     fn token(&mut self) -> Result<Token<'a>, GrainError>;
 
+    /// Passes over one token of a payload that was walked before; answers how many values follow that belong to it.
+    fn pass(&mut self) -> Result<usize, GrainError> {
+        Ok(self.token()?.children())
+    }
+
     /// The order that canonical maps have their keys in.
     fn key_order(left: &str, right: &str) -> Ordering;
 
@@ -168,6 +173,15 @@ pub(super) fn skip<'a, R: Reader<'a>>(reader: &mut R) -> Result<Token<'a>, Grain
         left = (left - 1).saturating_add(reader.token()?.children());
     }
     Ok(first)
+}
+
+/// Passes over `count` values that were walked before, without looking at their texts again.
+pub(super) fn pass_over<'a, R: Reader<'a>>(reader: &mut R, count: usize) -> Result<(), GrainError> {
+    let mut left = count;
+    while left > 0 {
+        left = (left - 1).saturating_add(reader.pass()?);
+    }
+    Ok(())
 }
 
 /// Walks and checks the items of an array of `count` items.
