@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::alias::field_of_alias;
 use super::decode::{Grain, Mode};
-use super::extent::write_value;
+use super::extent::append_value;
 use super::fields::{Field, Kind};
 use super::header::{Flags, HEADER_LENGTH, Header, Sensitivity, namespace_hash};
 use super::json::{compact, into_value};
@@ -128,14 +128,29 @@ impl From<Field> for Key<'_> {
 /// # Errors
 /// As [`encode_json`].
 pub fn encode(fields: Vec<(Key<'_>, Value<'_>)>, options: EncodeOptions) -> Result<EncodedGrain, GrainError> {
-    let (kind, payload) = payload_of(fields, options.encoding)?;
-    let blob = assemble(kind, &payload, options, None)?.0;
+    let blob = assemble(payload_of(fields, options.encoding)?, options, None)?.0;
     let address = ContentAddress::of(&blob);
     Ok(EncodedGrain { blob, address })
 }
 
-/// The type of a grain and its canonical payload.
-fn payload_of(fields: Vec<(Key<'_>, Value<'_>)>, encoding: Encoding) -> Result<(GrainType, Vec<u8>), GrainError> {
+/// A canonical payload with room for a header before it, and the type of its grain.
+struct Headless {
+    kind: GrainType,
+    blob: Vec<u8>,
+}
+
+impl Headless {
+    fn payload(&self) -> &[u8] {
+        self.blob.get(HEADER_LENGTH..).unwrap_or_default()
+    }
+
+    fn put_header(&mut self, header: Header) {
+        self.blob.iter_mut().zip(header.to_bytes()).for_each(|(place, byte)| *place = byte);
+    }
+}
+
+/// The canonical payload of a grain.
+fn payload_of(fields: Vec<(Key<'_>, Value<'_>)>, encoding: Encoding) -> Result<Headless, GrainError> {
     let kind = type_of(&fields)?;
     check_own_keys(kind, &fields)?;
     let key_of = |key| match key {
@@ -143,7 +158,10 @@ fn payload_of(fields: Vec<(Key<'_>, Value<'_>)>, encoding: Encoding) -> Result<(
         Key::Own(key) => key,
     };
     let map = Value::Map(fields.into_iter().map(|(key, value)| (key_of(key), value)).collect());
-    Ok((kind, write_value(&map, encoding)?))
+    let mut blob = Vec::with_capacity(HEADER_LENGTH + map.encoded_length_at_most());
+    blob.resize(HEADER_LENGTH, 0);
+    append_value(&map, encoding, &mut blob)?;
+    Ok(Headless { kind, blob })
 }
 
 /// A grain that is encoded but for one address in it, which isn't known yet. All addresses are of one length, so
@@ -165,8 +183,7 @@ impl OpenGrain {
         let nobody = Json::from("0".repeat(ContentAddress::TEXT_LENGTH));
         grain.insert(field.name(), if field.kind() == Kind::Text { nobody } else { Json::Array(vec![nobody]) });
         let options = EncodeOptions::default();
-        let (kind, payload) = payload_of(fields_of(grain)?, options.encoding)?;
-        let (blob, place) = assemble(kind, &payload, options, Some(field))?;
+        let (blob, place) = assemble(payload_of(fields_of(grain)?, options.encoding)?, options, Some(field))?;
         let place = place
             .ok_or_else(|| GrainError::new(ErrorCode::Schema, "no address can stand there").field(field.name()))?;
         Ok(OpenGrain { blob, place })
@@ -216,11 +233,10 @@ fn check_own_keys(kind: GrainType, fields: &[(Key<'_>, Value<'_>)]) -> Result<()
     Ok(())
 }
 
-/// Puts the header before a canonical payload, after checking that it makes a valid grain; answers where the first text of the
+/// Puts the header of `grain` before its payload, after checking that it makes a valid grain; answers where the first text of the
 /// field `sought` stands, too.
 fn assemble(
-    kind: GrainType,
-    payload: &[u8],
+    mut grain: Headless,
     options: EncodeOptions,
     sought: Option<Field>,
 ) -> Result<(Vec<u8>, Option<usize>), GrainError> {
@@ -228,28 +244,26 @@ fn assemble(
     flags.set_cbor(options.encoding == Encoding::Cbor);
     // The class and hints follow from the content, which the strict reader reads below: the highest class satisfies it.
     flags.set_sensitivity(Sensitivity::Phi);
-    let type_byte = TypeByte::Standard(kind);
+    let type_byte = TypeByte::Standard(grain.kind);
     let header = Header { flags, type_byte, namespace_hash: [0; 2], created_at_seconds: 0 };
-    let mut blob = Vec::with_capacity(HEADER_LENGTH + payload.len());
-    blob.extend(header.to_bytes());
-    blob.extend(payload);
-    let checked = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT)?;
-    let mut grain = Grain::blank(header);
-    grain.decode_with(&checked, Mode::Strict, Rigor::Write)?;
-    let header = header_of(&grain, flags, options);
+    grain.put_header(header);
+    let opened = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT)?;
+    let mut checked = Grain::blank(header);
+    checked.decode_with(&opened, Mode::Strict, Rigor::Write)?;
+    let header = header_of(&checked, flags, options);
     if options.compressed {
-        check_size(payload)?;
-        let compressed = zstd::bulk::compress(payload, ZSTD_LEVEL)
+        check_size(grain.payload())?;
+        let compressed = zstd::bulk::compress(grain.payload(), ZSTD_LEVEL)
             .map_err(|error| GrainError::new(ErrorCode::Corrupt, format!("zstd: {error}")))?;
         return Ok(([&header.to_bytes()[..], &compressed].concat(), None));
     }
-    let found = sought.and_then(|field| grain.get(field)).and_then(|value| match value.as_array() {
+    let found = sought.and_then(|field| checked.get(field)).and_then(|value| match value.as_array() {
         Some(mut items) => items.next()?.as_text(),
         None => value.as_text(),
     });
-    let place = found.map(|text| (text.as_ptr() as usize).wrapping_sub(blob.as_ptr() as usize));
-    blob[..HEADER_LENGTH].copy_from_slice(&header.to_bytes());
-    Ok((blob, place))
+    let place = found.map(|text| (text.as_ptr() as usize).wrapping_sub(grain.blob.as_ptr() as usize));
+    grain.put_header(header);
+    Ok((grain.blob, place))
 }
 
 /// Readers open a compressed payload up to a limit, so that it can't be a bomb.

@@ -68,15 +68,23 @@ pub(crate) fn read_map(bytes: &[u8]) -> Result<(Encoded<'_>, Option<Deviation>),
     }
 }
 
+/// Appends the canonical bytes of `value` in `encoding`.
+///
+/// # Errors
+/// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`].
+pub(crate) fn append_value(value: &Value<'_>, encoding: Encoding, out: &mut Vec<u8>) -> Result<(), GrainError> {
+    match encoding {
+        Encoding::MessagePack => msgpack::write(value, out),
+        Encoding::Cbor => cbor::write(value, out),
+    }
+}
+
 /// The canonical bytes of `value` in `encoding`.
 ///
 /// # Errors
 /// [`ErrorCode::FloatInvalid`], [`ErrorCode::Corrupt`].
 pub(crate) fn write_value(value: &Value<'_>, encoding: Encoding) -> Result<Vec<u8>, GrainError> {
     let mut out = Vec::new();
-    match encoding {
-        Encoding::MessagePack => msgpack::write(value, &mut out)?,
-        Encoding::Cbor => cbor::write(value, &mut out)?,
-    }
+    append_value(value, encoding, &mut out)?;
     Ok(out)
 }

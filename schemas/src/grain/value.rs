@@ -24,6 +24,26 @@ pub enum Value<'a> {
     Map(Vec<(Cow<'a, str>, Value<'a>)>),
 }
 
+impl Value<'_> {
+    /// Bytes that the value takes at most in either encoding, or a few less where normalization makes a text longer: room for them, made
+    /// at once, needn't grow.
+    pub(super) fn encoded_length_at_most(&self) -> usize {
+        /// A head and a number, or a head and a length.
+        const HEAD: usize = 9;
+        const SHORT_HEAD: usize = 5;
+        match self {
+            Value::Nil | Value::Bool(_) => 1,
+            Value::Int(_) | Value::Float(_) => HEAD,
+            Value::Text(text) => SHORT_HEAD + text.len(),
+            Value::Bytes(bytes) => SHORT_HEAD + bytes.len(),
+            Value::Array(items) => items.iter().fold(SHORT_HEAD, |length, item| length + item.encoded_length_at_most()),
+            Value::Map(entries) => entries.iter().fold(SHORT_HEAD, |length, (key, value)| {
+                length + SHORT_HEAD + key.len() + value.encoded_length_at_most()
+            }),
+        }
+    }
+}
+
 /// An integer that both encodings can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Integer {
