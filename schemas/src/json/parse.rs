@@ -11,7 +11,7 @@ use super::{Json, Number, Object};
 pub const DEFAULT_DEPTH_LIMIT: usize = 128;
 
 /// From this many members on, keys are looked up by hash instead of by a scan.
-pub(super) const HASHED_FROM: usize = 16;
+pub(super) const HASHED_FROM: usize = 64;
 
 /// Text that isn't JSON, with where and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_repeated_key_keeps_its_first_place_and_last_value() {
-        for filler in [0, 40] {
+        for filler in [0, HASHED_FROM] {
             let mut text = String::from(r#"{"a":1,"b":2"#);
             (0..filler).for_each(|n| text.push_str(&format!(r#","k{n}":0"#)));
             text.push_str(r#","a":3}"#);
