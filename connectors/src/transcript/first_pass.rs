@@ -150,7 +150,7 @@ impl Scan<'_> {
         let fallback = self.options.fallback;
         let created_at = match exchange.recorded_at {
             Some(_) => None,
-            None => created_at(adapter, exchange, &ReadContext::at(fallback)),
+            None => created_at(adapter, exchange),
         };
         let time = exchange.time(created_at, fallback);
         let mut guess = Guess::default();

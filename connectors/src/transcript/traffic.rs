@@ -168,11 +168,9 @@ pub fn scan(
 }
 
 /// When the provider of `exchange` says that it answered.
-pub fn created_at(adapter: &dyn Adapter, exchange: &Exchange, context: &ReadContext) -> Option<Timestamp> {
+pub fn created_at(adapter: &dyn Adapter, exchange: &Exchange) -> Option<Timestamp> {
     let body = Body::of(adapter, exchange)?;
-    let json = body.json();
-    let answer = || scan_response(adapter, json, &mut Conversation::new(""), context).ok();
-    adapter.is_response(json).then(answer)??.1.created_at
+    Some(body.json()).filter(|json| adapter.is_response(json)).and_then(|json| adapter.answered_at(json))
 }
 
 /// What [`visit`] found beside messages.

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::Message;
 use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
 use gristmill_schemas::message::stream::Assembler;
+use gristmill_schemas::message::{Message, Timestamp};
 
 use super::error::ErrorForm;
 use super::framing::Frame;
@@ -95,6 +95,12 @@ pub trait Adapter: Send + Sync + fmt::Debug {
     /// # Errors
     /// If the body isn't of this dialect.
     fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable>;
+
+    /// When `body`, a response of this dialect, says that it was made: what [`Adapter::read_response`] answers as its time, for who needs
+    /// no more of it.
+    fn answered_at(&self, _body: &Json) -> Option<Timestamp> {
+        None
+    }
 
     /// Writes a response; choice number `n` is unit number `n`.
     fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m>;

@@ -122,7 +122,7 @@ impl Adapter for Ollama {
         let counted = ["prompt_eval_count", "eval_count"].iter().any(|key| present(body, key).is_some());
         Ok(Response {
             id: None,
-            created_at: body.get("created_at").and_then(Json::as_str).and_then(Timestamp::parse),
+            created_at: self.answered_at(body),
             model: text(body, "model"),
             choices: Vec::new(),
             usage: counted.then(|| TokenUsage {
@@ -132,6 +132,10 @@ impl Adapter for Ollama {
             }),
             provider_raw: None,
         })
+    }
+
+    fn answered_at(&self, body: &Json) -> Option<Timestamp> {
+        body.get("created_at").and_then(Json::as_str).and_then(Timestamp::parse)
     }
 
     fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {

@@ -170,6 +170,11 @@ fn tools<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> Vec<RequestTool<'j>
     declared.iter().map(function).collect()
 }
 
+/// When the response was made.
+pub(super) fn answered_at(body: &Json) -> Option<Timestamp> {
+    either(body, ["createTime", "create_time"]).and_then(Json::as_str).and_then(Timestamp::parse)
+}
+
 pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
     let candidates = items(body, "candidates");
     reader.begin_choices(candidates.len());
@@ -182,11 +187,10 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
         let reason = either(candidate, ["finishReason", "finish_reason"]).map(|reason| stop_reason(reason, &blocks));
         reader.choice(candidate_place(index), blocks, reason);
     }
-    let created = either(body, ["createTime", "create_time"]).and_then(Json::as_str);
     let text = |keys| either(body, keys).and_then(Json::as_str).map(Cow::Borrowed);
     Ok(Response {
         id: text(["responseId", "response_id"]),
-        created_at: created.and_then(Timestamp::parse),
+        created_at: answered_at(body),
         model: text(["modelVersion", "model_version"]),
         choices: Vec::new(),
         usage: either(body, ["usageMetadata", "usage_metadata"]).map(usage),

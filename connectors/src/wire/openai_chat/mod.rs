@@ -11,10 +11,10 @@ mod write;
 use std::fmt;
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::Message;
 use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::ids::TOOL_USE_PREFIX;
 use gristmill_schemas::message::request::{Request, Response};
+use gristmill_schemas::message::{Message, Timestamp};
 
 use super::adapter::{Adapter, Folded, Follower, SendHints, Unreadable, Written};
 use super::error::ErrorForm;
@@ -144,6 +144,10 @@ impl Adapter for OpenAiChat {
 
     fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
         read::response(&self.dialect, body, reader)
+    }
+
+    fn answered_at(&self, body: &Json) -> Option<Timestamp> {
+        read::answered_at(body)
     }
 
     fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {

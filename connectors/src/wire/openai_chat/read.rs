@@ -6,7 +6,7 @@ use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
-use gristmill_schemas::message::{ContentBlock, Role};
+use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::Unreadable;
 use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
@@ -245,6 +245,11 @@ pub(super) fn output_schema<'j>(body: &'j Json<'j>) -> Option<&'j Json<'j>> {
     format.get("json_schema").filter(|_| is_schema)?.get("schema")
 }
 
+/// When the response was made.
+pub(super) fn answered_at(body: &Json) -> Option<Timestamp> {
+    moment_of(body, &["created"])
+}
+
 pub(super) fn response<'j>(
     dialect: &Dialect,
     body: &'j Json<'j>,
@@ -264,7 +269,7 @@ pub(super) fn response<'j>(
     let usage = usage_of(body).map(|usage| token_usage(usage, &mut |kind| reader.warn(kind)));
     Ok(Response {
         id: text(body, "id"),
-        created_at: moment_of(body, &["created"]),
+        created_at: answered_at(body),
         model: text(body, "model"),
         choices: Vec::new(),
         usage,

@@ -9,9 +9,9 @@ mod read;
 mod write;
 
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::Message;
 use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::{Request, Response};
+use gristmill_schemas::message::{Message, Timestamp};
 
 use super::adapter::{Adapter, Folded, Unreadable, Written};
 use super::error::ErrorForm;
@@ -87,6 +87,10 @@ impl Adapter for OpenAiResponses {
 
     fn read_response<'j>(&self, body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
         read::response(body, reader)
+    }
+
+    fn answered_at(&self, body: &Json) -> Option<Timestamp> {
+        read::answered_at(body)
     }
 
     fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {

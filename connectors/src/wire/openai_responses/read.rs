@@ -7,7 +7,7 @@ use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
-use gristmill_schemas::message::{ContentBlock, Role};
+use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::Unreadable;
 use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
@@ -280,6 +280,11 @@ fn tool<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> RequestTool<'j> {
     }
 }
 
+/// When the response was made.
+pub(super) fn answered_at(body: &Json) -> Option<Timestamp> {
+    moment_of(body, &["created_at"])
+}
+
 pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {
     let output = body.get("output").and_then(Json::as_array).ok_or(Unreadable("no list of output".into()))?;
     let blocks = made(output, reader);
@@ -290,7 +295,7 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
     }
     Ok(Response {
         id: text(body, "id"),
-        created_at: moment_of(body, &["created_at"]),
+        created_at: answered_at(body),
         model: text(body, "model"),
         choices: Vec::new(),
         usage: present(body, "usage").map(|usage| token_usage(usage, reader)),
@@ -331,7 +336,6 @@ fn token_usage(json: &Json, reader: &mut Reader) -> TokenUsage {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_schemas::message::Timestamp;
 
     use super::super::super::dialect::OPENAI_RESPONSES;
     use super::super::super::read::{Conversation, ReadContext};
