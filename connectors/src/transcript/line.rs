@@ -1,10 +1,10 @@
 //! Lines of a file, and what can be wrong with one.
 
 use std::fmt;
-use std::io::BufRead;
 use std::ops::Range;
 
 use gristmill_schemas::json::{Json, JsonParser};
+use memchr::memchr;
 
 /// The longest line that is read, in bytes.
 pub const LINE_LIMIT_BYTES: usize = 256 << 20;
@@ -74,7 +74,7 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
         loop {
             let start = at.filter(|start| *start < bytes.len())?;
             let rest = bytes.get(start..)?;
-            let length = length_of_first(rest);
+            let length = memchr(b'\n', rest).unwrap_or(rest.len());
             at = Some(start + length + 1);
             number += 1;
             let line = rest.get(..length).unwrap_or_default();
@@ -85,13 +85,6 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
             }
         }
     })
-}
-
-/// Bytes before the first line feed. The reader's search is the fast one of the standard library.
-fn length_of_first(bytes: &[u8]) -> usize {
-    let mut rest = bytes;
-    let passed = rest.skip_until(b'\n').unwrap_or(bytes.len());
-    passed - usize::from(bytes.get(..passed).is_some_and(|line| line.ends_with(b"\n")))
 }
 
 impl Line {

@@ -15,6 +15,7 @@ pub mod sse;
 use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, JsonParser};
+use memchr::memchr2;
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +39,21 @@ pub struct Frames<'f> {
 
 /// Tells which frames, by their text, needn't be read.
 pub type LeaveOut<'l> = &'l dyn Fn(&str) -> bool;
+
+/// The lines of `text`, whether they end in LF, CRLF or CR; the last may lack its end.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = memchr2(b'\n', b'\r', rest.as_bytes()).unwrap_or(rest.len());
+        let (line, after) = rest.split_at_checked(end)?;
+        let after = after.strip_prefix("\r\n").or_else(|| after.strip_prefix(['\n', '\r']));
+        rest = after.unwrap_or_default();
+        Some(line)
+    })
+}
 
 /// Gathers frames.
 struct Framer<'f, 'l> {
@@ -65,5 +81,18 @@ impl<'f, 'l> Framer<'f, 'l> {
             Some(data) => self.frames.frames.push(Frame { event, data }),
             None => self.frames.unreadable.push((self.frames.frames.len(), text)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_in_any_of_three_ways() {
+        let found = |text| lines(text).collect::<Vec<_>>();
+        assert_eq!(found("a\nb\r\nc\rd"), ["a", "b", "c", "d"]);
+        assert_eq!(found("\n\r\n\ré\r\r\n"), ["", "", "", "é", ""]);
+        assert!(found("").is_empty());
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::Json;
 
-use super::{Framer, Frames, LeaveOut, aws};
+use super::{Framer, Frames, LeaveOut, aws, lines};
 
 /// The frames of `text`; blank lines are skipped.
 pub fn frames(text: &str) -> Frames<'_> {
@@ -14,9 +14,7 @@ pub fn frames(text: &str) -> Frames<'_> {
 /// [`frames`] without those that are to be left out.
 pub fn frames_without<'f>(text: &'f str, leave_out: LeaveOut<'_>) -> Frames<'f> {
     let mut framer = Framer::new(leave_out);
-    // One after the other: a search for one byte is several times faster than a search for either.
-    let lines = text.split('\n').flat_map(|line| line.split('\r'));
-    for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
+    for line in lines(text).map(str::trim).filter(|line| !line.is_empty()) {
         framer.push(None, Cow::Borrowed(line));
     }
     framer.frames

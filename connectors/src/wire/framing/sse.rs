@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::{Framer, Frames, LeaveOut};
+use super::{Framer, Frames, LeaveOut, lines};
 
 /// The data by which OpenAI's dialect says that a stream is over.
 const DONE: &str = "[DONE]";
@@ -45,14 +45,6 @@ pub fn frames_without<'f>(text: &'f str, leave_out: LeaveOut<'_>) -> Frames<'f> 
         }
     }
     framer.frames
-}
-
-/// The lines of `text`, whichever way they end. Each byte is sought by itself, which is several times faster than both at once.
-fn lines(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive('\n').flat_map(|piece| {
-        let line = piece.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
-        line.unwrap_or(piece).split('\r')
-    })
 }
 
 #[cfg(test)]
