@@ -7,8 +7,9 @@
 //!
 //! What doesn't live here: rules about which type needs which field (`rules`), keys that other writers use (`alias`).
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
 
 use super::types::GrainType;
 
@@ -317,7 +318,8 @@ impl Field {
 
     /// The field with this full name.
     pub fn from_name(name: &str) -> Option<Field> {
-        static NAMES: LazyLock<HashMap<&'static str, Field>> =
+        // Whoever asks can't add to it, so it needn't be safe from keys that were chosen to collide.
+        static NAMES: LazyLock<FxHashMap<&'static str, Field>> =
             LazyLock::new(|| Field::ALL.iter().map(|field| (field.name(), *field)).collect());
         NAMES.get(name).copied()
     }

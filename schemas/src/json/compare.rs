@@ -67,7 +67,7 @@ const FED_AT_ONCE_BYTES: usize = 4096;
 
 impl<'h> Feed<'h> {
     fn new(hasher: &'h mut Hasher) -> Self {
-        Feed { hasher, waiting: Vec::new() }
+        Feed { hasher, waiting: Vec::with_capacity(FED_AT_ONCE_BYTES) }
     }
 
     fn flush(&mut self) {

@@ -19,6 +19,11 @@ impl<'a> Object<'a> {
         Self::default()
     }
 
+    /// An object without members that has room for so many.
+    pub fn with_capacity(members: usize) -> Self {
+        Object { members: Vec::with_capacity(members) }
+    }
+
     /// Wraps members whose keys are known to differ.
     pub fn from_distinct(members: Vec<(Cow<'a, str>, Json<'a>)>) -> Self {
         Object { members }
@@ -151,7 +156,8 @@ impl<'a> IntoIterator for Object<'a> {
 impl<'a, K: Into<Cow<'a, str>>, V: Into<Json<'a>>> FromIterator<(K, V)> for Object<'a> {
     /// Later members replace earlier ones of the same key.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
-        let mut object = Object::new();
+        let members = members.into_iter();
+        let mut object = Object::with_capacity(members.size_hint().0);
         let mut places: HashMap<Cow<'a, str>, usize> = HashMap::new();
         for (key, value) in members {
             let (key, value) = (key.into(), value.into());
