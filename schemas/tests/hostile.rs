@@ -27,7 +27,12 @@ const LIMITS: ContainerLimits = ContainerLimits { region: LIMIT, grain: LIMIT };
 fn read(blob: &[u8], mode: Mode) -> Result<(), GrainError> {
     let delivery = Delivery::open(blob)?;
     let payload = Payload::open(delivery.blob(), LIMIT)?;
-    Grain::decode(&payload, mode).map(|_| ())
+    let grain = Grain::decode(&payload, mode)?;
+    // What was checked once is found again without, whatever is odd about it.
+    let again = Grain::decode_again(&payload, grain.marks()).unwrap();
+    assert_eq!(again.known(), grain.known());
+    assert_eq!((again.unknown(), again.marks()), (grain.unknown(), grain.marks()));
+    Ok(())
 }
 
 fn code(blob: &[u8]) -> Option<ErrorCode> {

@@ -36,6 +36,8 @@ pub(crate) struct ProvenRow {
     pub(crate) signature: SignatureColumn,
     /// Bytes of its payload when it is open.
     pub(crate) opened: u32,
+    /// What is odd about it.
+    pub(crate) marks: Marks,
 }
 
 /// A morsel whose grains were all looked at.
@@ -108,7 +110,8 @@ fn prove_run(proven: &mut ProvenMorsel, first: usize, judgement: Judgement<'_>) 
             Ok((key, found_marks)) => {
                 let address = ContentAddress::from_digest(digest);
                 let opened = found.payload_length() as u32;
-                rows.push(ProvenRow { address, item: *item as u32, key, signature: found.signature, opened });
+                let (item, signature) = (*item as u32, found.signature);
+                rows.push(ProvenRow { address, item, key, signature, opened, marks: found_marks });
                 count(marks, found_marks);
             }
             Err(error) => rejects.push(refusal(morsel, *item, error, judgement.now)),

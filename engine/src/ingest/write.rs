@@ -2,7 +2,7 @@
 
 use gristmill_schemas::columns::{GrainColumns, RowIdentity, grains_schema};
 use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::{Field, Grain, Mode, Payload};
+use gristmill_schemas::grain::{Field, Grain, Payload};
 use gristmill_schemas::sign::Delivery;
 use rayon::prelude::*;
 use std::collections::HashSet;
@@ -139,7 +139,7 @@ fn prepare(keys: &LakeKeys, opened: &[Opened<'_>]) -> Result<(), Fault> {
     Ok(keys.prepare(users.iter().map(Option::as_deref))?)
 }
 
-/// Decodes one after another with the same memory.
+/// Decodes one after another with the same memory. They were checked when they were proven.
 fn each_grain<'a>(
     opened: &'a [Opened<'a>],
     mut take: impl FnMut(&Opened<'a>, &Grain<'a>) -> Result<(), Fault>,
@@ -148,10 +148,10 @@ fn each_grain<'a>(
     for found in opened {
         let grain = match &mut grain {
             Some(grain) => {
-                grain.redecode(&found.payload, Mode::Lenient)?;
+                grain.redecode_again(&found.payload, found.row.marks)?;
                 grain
             }
-            empty => empty.insert(Grain::decode(&found.payload, Mode::Lenient)?),
+            empty => empty.insert(Grain::decode_again(&found.payload, found.row.marks)?),
         };
         take(found, grain)?;
     }

@@ -10,7 +10,7 @@ use super::header::{HEADER_LENGTH, Header};
 use super::marks::{Mark, Marks};
 use super::msgpack::MessagePackReader;
 use super::payload::{Encoding, Payload};
-use super::raw::{RawValue, read_raw};
+use super::raw::{RawValue, read_again, read_raw};
 use super::rules::{self, Rigor};
 use super::token::{Deviation, KeyOrder, NIL_IN_MAP, Reader, Token, read_key, skip};
 use super::types::{GrainType, TypeByte};
@@ -87,6 +87,49 @@ impl<'a> Grain<'a> {
         rules::check(self, rigor).map_err(|error| self.locate(error, bytes).shifted(HEADER_LENGTH))
     }
 
+    /// [`Grain::decode`] of a payload that was decoded and checked before, with the marks that were made then: finds the fields and judges
+    /// nothing again.
+    ///
+    /// # Errors
+    /// None that the same bytes can cause.
+    pub fn decode_again(payload: &'a Payload<'_>, marks: Marks) -> Result<Grain<'a>, GrainError> {
+        let mut grain = Grain::blank(*payload.header());
+        grain.redecode_again(payload, marks)?;
+        Ok(grain)
+    }
+
+    /// [`Grain::decode_again`] into a grain that isn't needed any more, as [`Grain::redecode`] does.
+    pub fn redecode_again(&mut self, payload: &'a Payload<'_>, marks: Marks) -> Result<(), GrainError> {
+        self.clear(*payload.header());
+        match payload.clear() {
+            None => self.encrypted = true,
+            Some((bytes, encoding)) => {
+                self.encoding = encoding;
+                match encoding {
+                    Encoding::MessagePack => self.read_again(MessagePackReader::new(bytes)),
+                    Encoding::Cbor => self.read_again(CborReader::new(bytes)),
+                }
+                .map_err(|error| error.shifted(HEADER_LENGTH))?;
+            }
+        }
+        self.marks = marks;
+        Ok(())
+    }
+
+    fn read_again<R: Reader<'a>>(&mut self, mut reader: R) -> Result<(), GrainError> {
+        let of = self.header.type_byte.standard();
+        for _ in 0..entries(&mut reader)? {
+            let offset = reader.position();
+            let key = read_key(&mut reader)?;
+            match read_again(&mut reader, self.encoding)? {
+                RawValue::Nil => {}
+                value => self.add(of, key, value, offset)?,
+            }
+        }
+        self.name_foreign_keys();
+        Ok(())
+    }
+
     /// A grain without fields.
     pub(super) fn blank(header: Header) -> Grain<'a> {
         Grain {
@@ -110,9 +153,7 @@ impl<'a> Grain<'a> {
     }
 
     fn read<R: Reader<'a>>(&mut self, mut reader: R) -> Result<Option<Deviation>, GrainError> {
-        let Token::Map(count) = reader.token()? else {
-            return Err(GrainError::new(ErrorCode::NotMap, "the payload must be a map").at(0));
-        };
+        let count = entries(&mut reader)?;
         let of = self.header.type_byte.standard();
         let start = reader.position();
         let mut order = KeyOrder::new();
@@ -284,5 +325,13 @@ impl<'a> Grain<'a> {
     pub fn is_elided(&self, field: Field) -> bool {
         field.access() == Access::Open
             && self.get(Field::Elided).is_some_and(|elided| elided.get(field.name()).is_some())
+    }
+}
+
+/// How many entries the map has that a payload is.
+fn entries<'a, R: Reader<'a>>(reader: &mut R) -> Result<usize, GrainError> {
+    match reader.token()? {
+        Token::Map(count) => Ok(count),
+        _ => Err(GrainError::new(ErrorCode::NotMap, "the payload must be a map").at(0)),
     }
 }

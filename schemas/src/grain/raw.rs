@@ -53,7 +53,7 @@ pub(super) fn read_raw<'a, R: Reader<'a>>(
 }
 
 /// [`read_raw`] of a value that was walked before.
-fn read_again<'a, R: Reader<'a>>(reader: &mut R, encoding: Encoding) -> Result<RawValue<'a>, GrainError> {
+pub(super) fn read_again<'a, R: Reader<'a>>(reader: &mut R, encoding: Encoding) -> Result<RawValue<'a>, GrainError> {
     read_with(reader, encoding, |reader, token| pass_over(reader, token.children()))
 }
 
