@@ -164,7 +164,7 @@ impl Strays {
 
 /// What writing a segment yields: the grains for another attempt, the segment if there is anything new, and what was left
 /// out.
-type Written = (Vec<ProvenMorsel>, Option<WrittenSegment>, LeftOut);
+type Written = (Arc<Vec<ProvenMorsel>>, Option<WrittenSegment>, LeftOut);
 
 /// A batch whose segment is being written.
 struct Writing {
@@ -325,14 +325,17 @@ impl<'l> Ingest<'l> {
         let morsels = std::mem::take(&mut batch.morsels);
         let proving = self.on_cores(move |work| Ok(work.prove(morsels)));
         self.settle().await?;
-        let proven = proving.await?;
+        let proven = Arc::new(proving.await?);
         let refusals = self.account(&proven)?;
         batch.rejects.extend(refusals);
-        self.judge_claims(&mut batch, &proven).await?;
         if self.options.dry_run {
+            self.judge_claims(&mut batch, &proven).await?;
             return self.pretend(proven).await;
         }
-        let segment = self.on_cores(move |work| work.write(proven)).boxed();
+        let grains = Arc::clone(&proven);
+        let segment = self.on_cores(move |work| work.write(grains)).boxed();
+        // That takes one core, while the others write.
+        self.judge_claims(&mut batch, &proven).await?;
         self.writing = Some(Writing { batch, segment });
         Ok(())
     }
@@ -405,7 +408,7 @@ impl<'l> Ingest<'l> {
     }
 
     /// A dry run remembers what it would have written.
-    async fn pretend(&mut self, proven: Vec<ProvenMorsel>) -> Result<()> {
+    async fn pretend(&mut self, proven: Arc<Vec<ProvenMorsel>>) -> Result<()> {
         let (index, rows, left_out) = self
             .on_cores(move |work| {
                 let plan = plan(&proven, &work.known);
@@ -537,7 +540,7 @@ impl Work {
     }
 
     /// Plans and writes the segment, if there is anything new; gives the grains back for another attempt.
-    fn write(&self, proven: Vec<ProvenMorsel>) -> Result<Written> {
+    fn write(&self, proven: Arc<Vec<ProvenMorsel>>) -> Result<Written> {
         let plan = plan(&proven, &self.known);
         if plan.order.is_empty() {
             return Ok((proven, None, LeftOut::of(&plan)));
