@@ -38,8 +38,8 @@ impl Sieve {
 
     /// The word of `hash` and its bits there.
     fn place(&self, hash: u64) -> (usize, u64) {
-        let word = (hash >> 32) as usize & self.bits.len().wrapping_sub(1);
-        (word, 1 << (hash & 63) | 1 << (hash >> 6 & 63) | 1 << (hash >> 12 & 63))
+        let word = (hash >> 40) as usize & self.bits.len().wrapping_sub(1);
+        (word, 1 << (hash >> 22 & 63) | 1 << (hash >> 28 & 63) | 1 << (hash >> 34 & 63))
     }
 
     /// False if `value` wasn't added.
@@ -49,11 +49,9 @@ impl Sieve {
     }
 }
 
-/// A hash all of whose bits are good.
+/// A hash whose upper two thirds are good: they depend on all bits of `value`.
 fn mixed(value: u64) -> u64 {
-    let hash = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let hash = (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    hash ^ hash >> 32
+    (value ^ value >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[cfg(test)]

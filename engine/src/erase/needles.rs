@@ -42,9 +42,9 @@ struct Strides<C> {
     width: usize,
     /// By their bytes, and then as [`Strides::around`] looks for needles.
     windows: Vec<Window>,
-    /// What follows narrow windows, themselves included: [`WIDE`] bytes, and windows of needles that end before.
+    /// What narrow windows end: eight bytes with themselves, or the windows alone where a needle has fewer before.
     wide: Sieve,
-    ending: Sieve,
+    leading: Sieve,
     /// What the windows of each kind may be. What nearly all of the searched bytes are like has the smaller one, which stays in the
     /// cache.
     sieves: [Sieve; 2],
@@ -72,14 +72,17 @@ const DIGEST_BYTES: usize = 24;
 /// Bytes of a window of identifiers: a narrow one leaves room for strides in short needles.
 const NARROW: usize = 4;
 
-/// Bytes that are looked at where a narrow window is met, if the needle has so many there: few texts go on alike.
-const WIDE: usize = 6;
+/// Bytes that are looked at where a narrow window is met, if the needle has so many up to its end: few texts have the same.
+const WIDE: usize = 8;
+
+/// Places of the table that tells how many needles have a window.
+const SHARING: usize = 1 << 16;
 
 /// Bytes of a needle from which on it has strides worth the name.
 const LONG: usize = 6;
 
 /// Bytes of an identifier from which on it is looked for.
-const SHORTEST: usize = 4;
+pub(super) const SHORTEST: usize = 4;
 
 impl Needles {
     /// Needles for addresses and for identifiers.
@@ -193,6 +196,16 @@ fn bytes_at(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     Some(u64::from_le_bytes(eight) & (u64::MAX >> (64 - 8 * width)))
 }
 
+/// The [`WIDE`] bytes that end with the window of `width` bytes at `at`, if there are so many.
+fn wide_at(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+    bytes_at(bytes, (at + width).checked_sub(WIDE)?, WIDE)
+}
+
+/// The place of `window` in the table of [`Strides::shared`].
+fn sharing(window: u64) -> usize {
+    (window.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % SHARING
+}
+
 impl Finder {
     /// Finds each of `needles`, which have numbers, but for those that are too short.
     pub(super) fn new(needles: impl IntoIterator<Item = (u32, Vec<u8>)>) -> Finder {
@@ -221,21 +234,18 @@ impl<C: Class + Default> Strides<C> {
         if strides.ends.is_empty() {
             return strides;
         }
-        let room = shortest + 1 - width;
-        // Windows of long needles all go on for a while; short ones keep a stride, though some of theirs don't.
-        let least = LONG + 1 - NARROW;
-        let wide = (shortest + 1).saturating_sub(WIDE).max(least);
-        strides.stride = if width == NARROW { room.min(wide) } else { room };
-        strides.stride = strides.stride.min(WINDOWS / strides.ends.len()).max(1);
+        strides.stride = (shortest + 1 - width).min(WINDOWS / strides.ends.len()).max(1);
+        let shared = strides.shared();
         for needle in 0..strides.ends.len() as u32 {
             let length = strides.text(needle).len() as u32;
-            for offset in 0..strides.stride {
-                let rest = strides.text(needle).get(offset..).unwrap_or_default();
-                let Some(bytes) = bytes_at(rest, 0, width) else { continue };
-                match bytes_at(rest, 0, WIDE) {
+            let first = strides.rarest(needle, &shared);
+            for offset in first..first + strides.stride {
+                let text = strides.text(needle);
+                let Some(bytes) = bytes_at(text, offset, width) else { continue };
+                match wide_at(text, offset, width) {
                     _ if width != NARROW => {}
                     Some(wide) => strides.wide.add(wide),
-                    None => strides.ending.add(bytes),
+                    None => strides.leading.add(bytes),
                 }
                 strides.sieves[usize::from(C::of(bytes))].add(bytes);
                 strides.windows.push(Window { bytes, offset: offset as u32, length, needle });
@@ -248,6 +258,27 @@ impl<C: Class + Default> Strides<C> {
         });
         strides.windows = windows;
         strides
+    }
+
+    /// How many needles have a window, by what [`sharing`] says of it.
+    fn shared(&self) -> Vec<u32> {
+        let mut shared = vec![0; SHARING];
+        for needle in 0..self.ends.len() as u32 {
+            let text = self.text(needle);
+            let windows = (0..text.len()).map_while(|offset| bytes_at(text, offset, self.width));
+            windows.for_each(|window| shared[sharing(window)] += 1);
+        }
+        shared
+    }
+
+    /// Where the neighbouring windows of a needle begin that the fewest needles share: of ten thousand names many begin alike,
+    /// and so do all those in the searched bytes that aren't looked for.
+    fn rarest(&self, needle: u32, shared: &[u32]) -> usize {
+        let text = self.text(needle);
+        let sharing_at = |offset: usize| bytes_at(text, offset, self.width).map_or(0, |it| shared[sharing(it)]);
+        let most = |first: &usize| (*first..first + self.stride).map(sharing_at).max();
+        let last = (text.len() + 1).saturating_sub(self.width + self.stride);
+        (0..=last).rev().min_by_key(most).unwrap_or_default()
     }
 
     /// The bytes of the needle at the place `needle`.
@@ -264,18 +295,18 @@ impl<C: Class + Default> Strides<C> {
         }
         let mut at = 0;
         while let Some(window) = bytes_at(bytes, at, self.width) {
-            if self.sieves[usize::from(C::of(window))].may_have(window) && self.may_go_on(bytes, at, window) {
+            if self.sieves[usize::from(C::of(window))].may_have(window) && self.may_end(bytes, at, window) {
                 self.around(bytes, at, window, &mut note);
             }
             at += self.stride;
         }
     }
 
-    /// False if no needle goes on as `bytes` do behind `window`, which stands at `at`.
-    fn may_go_on(&self, bytes: &[u8], at: usize, window: u64) -> bool {
+    /// False if no needle has before the end of `window`, which stands at `at`, what `bytes` have there.
+    fn may_end(&self, bytes: &[u8], at: usize, window: u64) -> bool {
         self.width != NARROW
-            || bytes_at(bytes, at, WIDE).is_some_and(|wide| self.wide.may_have(wide))
-            || self.ending.may_have(window)
+            || wide_at(bytes, at, self.width).is_some_and(|wide| self.wide.may_have(wide))
+            || self.leading.may_have(window)
     }
 
     /// Calls `note` for the needles around the place `at` of `bytes`, where `window` stands.
