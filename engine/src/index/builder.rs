@@ -85,7 +85,7 @@ struct Part {
     addresses: Vec<ContentAddress>,
     statements: Option<StatementColumns>,
     text: Option<TextPiece>,
-    words: Vec<WordSet>,
+    words: Option<WordSet>,
 }
 
 /// A part that is being made, batch by batch.
@@ -94,7 +94,7 @@ pub struct IndexPart {
     addresses: Vec<ContentAddress>,
     statements: Option<Vec<StatementColumns>>,
     text: PartText,
-    words: Option<Vec<WordSet>>,
+    words: Option<WordSet>,
 }
 
 /// Where the full text of a part comes from.
@@ -144,10 +144,10 @@ impl IndexPart {
             let columns = StatementColumns::of(batch);
             statements.push(columns.ok_or("columns are missing").file("can't index", "statements")?);
         }
-        let words = self.words.as_ref().map(|_| WordSet::beside_blobs(batch).ok_or("columns are missing"));
-        let mut words = words.transpose().file("can't index", "words")?;
-        if let Some((words, watch)) = words.as_mut().zip(watch.as_ref()) {
-            words.watch(watch.words);
+        let mut words = self.words.as_mut();
+        if let Some(words) = &mut words {
+            words.add_beside_blobs(batch).ok_or("columns are missing").file("can't index", "words")?;
+            words.watch(watch.as_ref().map(|watch| watch.words));
         }
         let mut text = if let PartText::Rows(text) = &mut self.text { Some(text) } else { None };
         if words.is_some() || text.is_some() || watch.is_some() {
@@ -164,9 +164,8 @@ impl IndexPart {
                 .file("can't index", "texts")?;
             }
         }
-        if let (Some(sets), Some(mut words)) = (&mut self.words, words) {
-            words.close();
-            sets.push(words);
+        if let Some(words) = words {
+            words.compact();
         }
         Ok(())
     }
@@ -194,7 +193,7 @@ impl IndexPart {
             addresses: self.addresses,
             statements: statements.file("can't index", "statements")?,
             text,
-            words: self.words.unwrap_or_default(),
+            words: self.words.map(WordSet::closed),
         })
     }
 }
@@ -234,7 +233,7 @@ impl IndexBuilder {
 
     fn part_with(&self, text: PartText) -> IndexPart {
         let statements = self.kinds.hexastore.then(Vec::new);
-        IndexPart { addresses: Vec::new(), statements, text, words: self.kinds.words.then(Vec::new) }
+        IndexPart { addresses: Vec::new(), statements, text, words: self.kinds.words.then(WordSet::default) }
     }
 
     /// Takes `part`, whose rows stand in the segment between those of the parts with lower and with higher numbers.

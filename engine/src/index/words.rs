@@ -56,13 +56,17 @@ const SAYS_NOTHING: u64 = 4;
 /// The words of some rows.
 #[derive(Debug, Default)]
 pub struct WordSet {
-    /// The hashes of the words; some stand here several times until the set is whole.
+    /// The hashes of the words; some stand here several times until the set is closed.
     words: Vec<u64>,
+    /// How many there were when each was there once.
+    distinct: usize,
     recent: Recent,
     rows: u64,
     undecodable: u64,
     flags: u64,
     folded: String,
+    /// For each field its last text, and whether that has a word that is watched for: neighbours are often alike.
+    last: Vec<(String, bool)>,
     watched: Option<Arc<Watchlist>>,
     /// The grain that is being added has a word that is watched for.
     met: bool,
@@ -72,7 +76,13 @@ pub struct WordSet {
 #[derive(Debug)]
 struct Recent(Box<[u64; RECENT]>);
 
-const RECENT: usize = 4_096;
+const RECENT: usize = 16_384;
+
+/// Bytes of a text that is kept to be compared with the next grain's.
+const REPEATED: usize = 128;
+
+/// Words of which it isn't worth the while to find out which ones stand in a set several times.
+const LEAST_COMPACTED: usize = 1 << 18;
 
 impl Default for Recent {
     fn default() -> Recent {
@@ -99,22 +109,23 @@ impl WordSet {
         IdentityColumn::Supersedes.name(),
     ];
 
-    /// What stands beside the blobs in the rows of `batch`; `None` if columns are missing. The blobs are to be added, and the
-    /// set to be closed.
-    pub(super) fn beside_blobs(batch: &RecordBatch) -> Option<WordSet> {
+    /// Adds what stands beside the blobs in the rows of `batch`; `None` if columns are missing. The blobs are to be added too.
+    pub(super) fn add_beside_blobs(&mut self, batch: &RecordBatch) -> Option<()> {
         let [addresses, _, envelopes, signers, supersedes] = WordSet::COLUMNS.map(|name| batch.column_by_name(name));
         let (addresses, signers) = (addresses?.as_string_opt::<i32>()?, signers?.as_string_opt::<i32>()?);
         let envelopes = envelopes?.as_binary_opt::<i32>()?;
         let supersedes = supersedes?.as_list_opt::<i32>()?.values().as_string_opt::<i32>()?;
-        let mut set = WordSet { rows: batch.num_rows() as u64, ..WordSet::default() };
-        addresses.iter().chain(signers).chain(supersedes).flatten().for_each(|text| set.text(text));
-        envelopes.iter().flatten().for_each(|bytes| set.bytes(bytes));
-        Some(set)
+        self.rows += batch.num_rows() as u64;
+        addresses.iter().chain(signers).chain(supersedes).flatten().for_each(|text| self.text(text));
+        envelopes.iter().flatten().for_each(|bytes| self.bytes(bytes));
+        Some(())
     }
 
-    /// Watches for the words of `list` in the blobs that are added.
-    pub(super) fn watch(&mut self, list: &Arc<Watchlist>) {
-        self.watched = Some(Arc::clone(list));
+    /// Watches for the words of `list` in the blobs that are added from now on.
+    pub(super) fn watch(&mut self, list: Option<&Arc<Watchlist>>) {
+        self.watched = list.cloned();
+        // What was found in the last texts was found of another list.
+        self.last.clear();
     }
 
     /// Adds a blob, which is `grain` if it can be read; answers whether it has a word that is watched for.
@@ -130,15 +141,35 @@ impl WordSet {
         self.met
     }
 
-    /// Ends the additions: each word stands here once from now on.
-    pub(super) fn close(&mut self) {
+    /// Gives memory back where words stand here several times: the set is never much larger than what it holds.
+    pub(super) fn compact(&mut self) {
+        if self.words.len() > (2 * self.distinct).max(LEAST_COMPACTED) {
+            self.sort();
+        }
+    }
+
+    /// The set when nothing more is added: each word stands here once.
+    pub(super) fn closed(mut self) -> WordSet {
         self.watched = None;
-        self.words.sort_unstable();
+        self.sort();
+        self.words.shrink_to_fit();
+        self
+    }
+
+    fn sort(&mut self) {
+        // Most are in order since the last time, which this kind of sorting makes use of.
+        self.words.sort();
         self.words.dedup();
+        self.distinct = self.words.len();
     }
 
     fn grain(&mut self, grain: &Grain<'_>) {
-        grain.known().iter().for_each(|(_, value)| self.value(value));
+        for (field, value) in grain.known() {
+            match value {
+                RawValue::Text(text) if text.len() <= REPEATED => self.repeated(*field, text),
+                value => self.value(value),
+            }
+        }
         for (key, value) in grain.unknown() {
             self.text(key);
             self.value(value);
@@ -152,6 +183,23 @@ impl WordSet {
         }
     }
 
+    /// Adds `text`, the value of `field`, unless it is that of the last grain too.
+    fn repeated(&mut self, field: Field, text: &str) {
+        let place = field as usize;
+        if self.last.len() <= place {
+            self.last.resize_with(Field::COUNT, Default::default);
+        }
+        if self.last[place].0 != text {
+            let met = std::mem::replace(&mut self.met, false);
+            self.text(text);
+            let last = &mut self.last[place];
+            last.0.clear();
+            last.0.push_str(text);
+            last.1 = std::mem::replace(&mut self.met, met);
+        }
+        self.met |= self.last[place].1;
+    }
+
     fn value(&mut self, value: &RawValue<'_>) {
         match value {
             RawValue::Text(text) => self.text(text),
@@ -161,8 +209,8 @@ impl WordSet {
                 self.text(key);
                 self.value(&value);
             }),
-            RawValue::Int(number) => self.text(&number.to_string()),
-            RawValue::BigInt(number) => self.text(&number.to_string()),
+            RawValue::Int(number) => self.word(hash_of_number(number.unsigned_abs())),
+            RawValue::BigInt(number) => self.word(hash_of_number(*number)),
             RawValue::Nil | RawValue::Bool(_) | RawValue::Float(_) => {}
         }
     }
@@ -292,6 +340,18 @@ fn hash_of(word: &str) -> u64 {
     finish(lower.fold(OFFSET, |hash, letter| letter.encode_utf8(&mut letters).bytes().fold(hash, step)))
 }
 
+/// The hash of a number's digits, which are its only word.
+fn hash_of_number(number: u64) -> u64 {
+    let mut digits = [0; 20];
+    let (mut rest, mut start) = (number, digits.len());
+    while start == digits.len() || rest > 0 {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    finish(digits[start..].iter().fold(OFFSET, |hash, digit| step(hash, *digit)))
+}
+
 pub(super) fn hash_of_letter(letter: char) -> u64 {
     hash_of(letter.encode_utf8(&mut [0; 4]))
 }
@@ -306,10 +366,12 @@ fn bits(hash: u64, words: usize) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// The filter's bytes for a segment whose rows have the words of `sets`.
+/// The filter's bytes for a segment whose rows have the words of `sets`, which are closed.
 pub fn build(sets: &[WordSet]) -> Vec<u8> {
-    let mut all: Vec<u64> = sets.iter().flat_map(|set| &set.words).copied().collect();
-    all.sort_unstable();
+    let mut all: Vec<u64> = Vec::with_capacity(sets.iter().map(|set| set.words.len()).sum());
+    sets.iter().for_each(|set| all.extend(&set.words));
+    // Each set is in order: sorting merges them.
+    all.sort();
     all.dedup();
     let mut filter = vec![0u64; (all.len() * BITS).div_ceil(64).max(1)];
     let words = filter.len();
@@ -433,7 +495,7 @@ mod tests {
     fn filter(texts: &[&str]) -> WordFilter {
         let mut set = WordSet::default();
         texts.iter().for_each(|text| set.text(text));
-        WordFilter::open(build(&[set]).into()).unwrap()
+        WordFilter::open(build(&[set.closed()]).into()).unwrap()
     }
 
     #[test]
@@ -474,6 +536,13 @@ mod tests {
         assert!(filter(&[&"0".repeat(10_000)]).may_hold("anything"));
     }
 
+    #[test]
+    fn a_number_is_found_by_its_digits() {
+        for number in [0, 7, 10, 4_711, u64::from(u32::MAX), u64::MAX] {
+            assert_eq!(hash_of_number(number), hash_of(&number.to_string()));
+        }
+    }
+
     proptest! {
         #[test]
         fn what_a_search_for_a_person_finds_is_never_ruled_out(
@@ -493,10 +562,9 @@ mod tests {
             prop_assume!(encoded.is_ok());
             let blob = encoded.unwrap().blob;
             let mut set = WordSet::default();
-            set.watch(matcher.watched());
+            set.watch(Some(matcher.watched()));
             let has_word = with_grain_if_any(&blob, |grain| set.add(&blob, grain));
-            set.close();
-            let filter = WordFilter::open(build(&[set]).into()).unwrap();
+            let filter = WordFilter::open(build(&[set.closed()]).into()).unwrap();
             let mut hits = Hits::default();
             with_grain_if_any(&blob, |grain| matcher.find(grain.unwrap(), &mut hits));
             prop_assert!(hits.people.is_empty() || matcher.may_find(&filter) && has_word);
