@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::DataType;
+use futures::{StreamExt, TryStreamExt};
 use gristmill_schemas::columns::IdentityColumn;
+use object_store::path::Path;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use rayon::prelude::*;
@@ -98,26 +100,38 @@ pub(super) async fn prove(
     let (addresses, identifiers) = needles.counts();
     let mut whole = Absence { addresses: addresses as u64, identifiers: identifiers as u64, ..Absence::default() };
     let (needles, retained) = (Arc::new(needles), Arc::new(retained));
-    for file in lake.location().list("").await? {
-        let path = file.location.to_string();
-        if file.size == 0 {
-            continue;
-        }
-        let bytes = MappedFile(Arc::new(lake.location().read(&file.location).await?));
-        let (own_needles, own_retained, sealed_pool) = (Arc::clone(&needles), Arc::clone(&retained), Arc::clone(&pool));
-        let (needles, retained, pool) = (Arc::clone(&needles), Arc::clone(&retained), Arc::clone(&pool));
-        let own_path = path.clone();
-        let search = move || pool.install(|| Search { needles: &needles, retained: &retained }.file(&own_path, bytes));
-        let part = tokio::task::spawn_blocking(search).await.file("can't search", &file.location)??;
+    let files = lake.location().list("").await?;
+    let found = files.iter().filter(|file| file.size > 0);
+    let found = found.map(|file| prove_file(lake, &file.location, &needles, &retained, &pool));
+    let mut found = futures::stream::iter(found).buffered(FILES);
+    while let Some(part) = found.try_next().await? {
         whole.add(part);
-        if is_sealed_file(file.location.as_ref()) {
-            let open = OpenFile::open(lake, &file.location).await?;
-            let search =
-                move || sealed_pool.install(|| sealed_search(&open, &own_needles, own_retained.groups.get(&path)));
-            whole.add(tokio::task::spawn_blocking(search).await.file("can't search", &file.location)??);
-        }
     }
     Ok(whole)
+}
+
+/// Files that are searched at a time: one thread is left alone with the end of one.
+const FILES: usize = 2;
+
+async fn prove_file(
+    lake: &Lake,
+    path: &Path,
+    needles: &Arc<Needles>,
+    retained: &Arc<Retained>,
+    pool: &Arc<rayon::ThreadPool>,
+) -> Result<Absence> {
+    let bytes = MappedFile(Arc::new(lake.location().read(path).await?));
+    let own = || (path.to_string(), Arc::clone(needles), Arc::clone(retained), Arc::clone(pool));
+    let (name, needles, retained, pool) = own();
+    let search = move || pool.install(|| Search { needles: &needles, retained: &retained }.file(&name, bytes));
+    let mut found = tokio::task::spawn_blocking(search).await.file("can't search", path)??;
+    if is_sealed_file(path.as_ref()) {
+        let open = OpenFile::open(lake, path).await?;
+        let (name, needles, retained, pool) = own();
+        let search = move || pool.install(|| sealed_search(&open, &needles, retained.groups.get(&name)));
+        found.add(tokio::task::spawn_blocking(search).await.file("can't search", path)??);
+    }
+    Ok(found)
 }
 
 impl Absence {
