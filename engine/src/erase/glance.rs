@@ -14,6 +14,7 @@ use super::matcher::{Hits, Matcher, NOBODY, PersonNumber};
 use super::reason::{Judge, Reason, Reasons};
 use super::request::Request;
 use super::rows::{address_at, text_at, texts};
+use super::sifter::Sifter;
 use super::survey::Found;
 use crate::index::Watchlist;
 use crate::policy::{Mode, Policy};
@@ -46,6 +47,8 @@ pub(super) struct Glance {
 pub(super) struct Examiner {
     matcher: Arc<Matcher>,
     approvals: Vec<String>,
+    /// What tells of which grains nothing needs to be seen but that they are there.
+    sifter: Option<Arc<Sifter>>,
     /// The instant by which terms are judged, in milliseconds since 1970.
     now: i64,
 }
@@ -90,7 +93,13 @@ impl<'b> Cells<'b> {
 impl Examiner {
     /// Looks with `matcher`, which was made of `request`.
     pub(super) fn new(matcher: Arc<Matcher>, request: &Request, now: i64) -> Examiner {
-        Examiner { matcher, approvals: request.approvals.clone(), now }
+        Examiner { matcher, approvals: request.approvals.clone(), sifter: None, now }
+    }
+
+    /// The examiner for rows all of which can be decoded and none of which protects others: where `sifter` tells that a grain
+    /// holds nothing of what is looked for, it isn't decoded.
+    pub(super) fn sifting(self, sifter: &Arc<Sifter>) -> Examiner {
+        Examiner { sifter: Some(Arc::clone(sifter)), ..self }
     }
 
     /// Words of which a grain has one, if there is anything in it to be found.
@@ -109,13 +118,27 @@ impl Examiner {
     ) -> Glance {
         let mut out = Glance::default();
         let cells = Cells::of(batch);
+        let mut scratch = Vec::new();
         for (row, at) in rows {
             let Some(blobs) = cells.blobs else { break };
+            if attention == Attention::Close && self.passes_over(&cells, at, &mut scratch) {
+                out.grains += 1;
+                continue;
+            }
             with_grain_if_any(blobs.value(at), |grain| {
                 self.look((segment, row), &cells, at, grain, attention, &mut out)
             });
         }
         out
+    }
+
+    /// True if there is nothing to see at the row `at` of `cells`.
+    fn passes_over(&self, cells: &Cells<'_>, at: usize, scratch: &mut Vec<u8>) -> bool {
+        let blob = cells.blobs.map(|blobs| blobs.value(at)).unwrap_or_default();
+        let has_more =
+            cells.envelopes.is_some_and(|it| it.is_valid(at)) || cells.signers.is_some_and(|it| it.is_valid(at));
+        let sifter = self.sifter.as_ref().filter(|_| !has_more && !is_sealed(blob));
+        sifter.is_some_and(|sifter| sifter.passes(blob, scratch))
     }
 
     /// Looks at the row `at` of `cells`, whose blob is `grain` if it can be read, and adds to `out` what it gives.

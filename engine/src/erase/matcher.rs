@@ -26,6 +26,7 @@ use super::needles::Finder;
 use super::place::{Place, place_of};
 use super::reason::{Reason, Reasons};
 use super::request::Request;
+use super::sifter::Sifter;
 use crate::index::Watchlist;
 use crate::index::words::{WordFilter, each_word};
 use crate::policy::{Mode, Policy};
@@ -253,6 +254,16 @@ impl Matcher {
         texts.chain(keys).any(|text| filter.may_hold(text))
             || addresses.any(|address| filter.may_hold(&address.to_string()))
             || self.references.iter().any(|address| filter.may_hold(&address.to_string()))
+    }
+
+    /// What tells without decoding that nothing is found in a grain, if there is nothing to be found that it can't see.
+    pub(crate) fn sifter(&self) -> Option<Sifter> {
+        if self.has_addresses() || self.has_numbers || !self.anywhere.is_empty() {
+            return None;
+        }
+        let references: Vec<String> = self.references.iter().map(ToString::to_string).collect();
+        let keys = self.sessions.keys().chain(self.consents.keys()).chain(&self.withdrawn).chain(&references);
+        Sifter::new(self.patterns.iter().map(|pattern| &pattern.text).chain(keys).map(String::as_str))
     }
 
     /// True if the request names addresses.

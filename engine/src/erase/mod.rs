@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `request` | whom and what does a request name? |
 //! | `matcher`, `place` | does this grain name one of these people, and where? |
+//! | `sifter` | which grains needn't be decoded to tell that they don't? |
 //! | `reason` | why was a grain found, and why may it have to stay? |
 //! | `glance` | what does a row show by itself? |
 //! | `sessions`, `withdrawn` | what do sessions and withdrawn consents bring in? |
@@ -34,6 +35,7 @@ pub(crate) mod rewrite;
 pub(crate) mod rows;
 mod run;
 mod sessions;
+mod sifter;
 mod state;
 mod survey;
 mod withdrawn;

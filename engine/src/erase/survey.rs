@@ -26,6 +26,7 @@ use super::rejects::Look;
 use super::request::{Extent, Request};
 use super::rows::{Link, OpenFile, address_at, link_columns, links, text_at, texts};
 use super::sessions::{MEMBER_COLUMNS, Member, Sessions, members};
+use super::sifter::Sifter;
 use super::withdrawn::{CONSENT_COLUMNS, consents, withdrawals};
 use crate::error::{Context, Result};
 use crate::index::words::WordFilter;
@@ -130,6 +131,7 @@ impl Survey {
             request,
             references,
             matcher: Arc::new(matcher),
+            sifter: None,
             now,
             pool,
             seen,
@@ -165,6 +167,7 @@ struct Surveyor<'a> {
     request: &'a Request,
     references: &'a [ContentAddress],
     matcher: Arc<Matcher>,
+    sifter: Option<Arc<Sifter>>,
     now: i64,
     pool: Arc<rayon::ThreadPool>,
     seen: Seen,
@@ -186,6 +189,7 @@ impl Surveyor<'_> {
             matcher.add_references(self.references.iter().copied());
             self.matcher = Arc::new(matcher);
         }
+        self.sifter = self.matcher.sifter().map(Arc::new);
         self.survey.indistinct = self.matcher.indistinct().map(|(text, _)| text.to_owned()).collect();
         let mut sessions = Sessions::default();
         let mut protecting = Vec::new();
@@ -236,6 +240,16 @@ impl Surveyor<'_> {
         tokio::task::spawn_blocking(move || pool.install(job)).await.file("can't finish", "a survey")?
     }
 
+    /// An examiner of all rows of segment `number`, in whose word filter stands what kinds of rows it has.
+    fn examiner_of(&self, number: usize) -> Examiner {
+        let filter = self.filters.get(number).and_then(Option::as_deref);
+        let is_plain = filter.is_some_and(|filter| filter.undecodable() == 0 && !filter.reaches_others());
+        match self.sifter.as_ref().filter(|_| is_plain) {
+            Some(sifter) => self.examiner().sifting(sifter),
+            None => self.examiner(),
+        }
+    }
+
     fn examiner(&self) -> Examiner {
         Examiner::new(Arc::clone(&self.matcher), self.request, self.now)
     }
@@ -259,7 +273,7 @@ impl Surveyor<'_> {
         };
         self.survey.bytes_read += file.size();
         self.survey.segments_read += 1;
-        let examiner = self.examiner();
+        let examiner = self.examiner_of(number);
         self.on_cores(move || {
             file.each(Some(&Cells::COLUMNS), |first, batch| {
                 Ok(examiner.look_at(number as u32, (first..).zip(0..batch.num_rows()), batch, Attention::Close))

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::cbor::{self, CborReader};
 use super::header::{HEADER_LENGTH, Header};
 use super::msgpack::{self, MessagePackReader};
-use super::token::{Reader, skip};
+use super::token::{Reader, Token, skip};
 use crate::compression::decompress_zstd;
 use crate::error::{ErrorCode, GrainError};
 
@@ -61,6 +61,19 @@ impl Encoding {
     }
 }
 
+fn is_plain<'a>(mut reader: impl Reader<'a>) -> bool {
+    let mut left: usize = 1;
+    while left > 0 {
+        let children = match reader.token() {
+            Ok(Token::Text(text)) if !text.is_ascii() => return false,
+            Ok(Token::Bytes(_)) | Err(_) => return false,
+            Ok(token) => token.children(),
+        };
+        left = (left - 1).saturating_add(children);
+    }
+    true
+}
+
 fn is_cbor_value(payload: &[u8]) -> bool {
     let mut reader = CborReader::new(payload);
     skip(&mut reader).is_ok() && reader.position() == payload.len()
@@ -108,6 +121,16 @@ impl<'a> Payload<'a> {
     /// The header.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// True if each string of the payload, key or value, however deep, is plain ASCII, and no value is binary. Goes through the
+    /// payload without making anything of it; one that can't be read isn't plain.
+    pub fn is_plain(&self) -> bool {
+        match self.clear() {
+            Some((bytes, Encoding::MessagePack)) => is_plain(MessagePackReader::new(bytes)),
+            Some((bytes, Encoding::Cbor)) => is_plain(CborReader::new(bytes)),
+            None => false,
+        }
     }
 
     /// The payload's bytes and their encoding; `None` if they are encrypted.
