@@ -28,8 +28,13 @@ pub(crate) struct OpenFile {
     keys: Option<Arc<LakeKeys>>,
 }
 
-/// Rows that are read at a time.
+/// Rows that are read at a time, if nothing is known of their size.
 const BATCH_ROWS: usize = 1_024;
+
+/// Rows of a batch at most, and about how many bytes they may have: a batch costs something for each of many columns, however
+/// few its rows are.
+const MOST_ROWS: usize = 8_192;
+const BATCH_BYTES: usize = 4 << 20;
 
 impl OpenFile {
     /// Opens the lake's file `path`.
@@ -151,7 +156,7 @@ impl OpenFile {
         selection: Option<RowSelection>,
     ) -> Result<parquet::arrow::arrow_reader::ParquetRecordBatchReader> {
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), self.metadata.clone());
-        let mut builder = builder.with_batch_size(BATCH_ROWS);
+        let mut builder = builder.with_batch_size(group.map_or(BATCH_ROWS, |group| self.batch_rows(group)));
         if let Some(columns) = columns {
             let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
             builder = builder.with_projection(mask);
@@ -163,6 +168,16 @@ impl OpenFile {
             builder = builder.with_row_selection(selection);
         }
         builder.build().file("can't read", &self.name)
+    }
+
+    /// Rows of row group `group` that are read at a time.
+    fn batch_rows(&self, group: usize) -> usize {
+        let group = self.metadata.metadata().row_groups().get(group);
+        let (rows, bytes) = group.map_or((0, 0), |group| (group.num_rows().max(0), group.total_byte_size().max(1)));
+        (rows as usize)
+            .saturating_mul(BATCH_BYTES)
+            .checked_div(bytes as usize)
+            .map_or(BATCH_ROWS, |rows| rows.clamp(1, MOST_ROWS))
     }
 
     /// The rows `wanted` (ascending), with `columns`.
