@@ -116,8 +116,9 @@ fn read_arrow(bytes: SourceBytes) -> Result<Rows, Fault> {
             let (rest, footer) =
                 rest.strip_suffix(mark).and_then(<[u8]>::split_last_chunk).ok_or("its footer is cut off")?;
             let length = rest.len().checked_sub(u32::from_le_bytes(*footer) as usize).ok_or("its footer is damaged")?;
-            // Behind the mark stand two bytes of padding.
-            mark.len() + 2..(mark.len() + length).max(mark.len() + 2)
+            // Writers fill up to 8 bytes behind the mark, or to 64.
+            let padding = rest[..length].iter().take_while(|byte| **byte == 0).count();
+            mark.len() + padding..mark.len() + length
         }
     };
     let whole = Buffer::from(Bytes::from_owner(MappedFile(std::sync::Arc::new(bytes))));
