@@ -548,16 +548,23 @@ mod tests {
         fn what_a_search_for_a_person_finds_is_never_ruled_out(
             text in prop::collection::vec(piece(), 1..8),
             name in prop::collection::vec(piece(), 1..3),
+            session in prop::collection::vec(piece(), 2..5),
             exact: bool,
+            talks: bool,
+            refers: bool,
         ) {
             let folding = if exact { Folding::Exact } else { Folding::Spellings };
             let person = Person { identifiers: [name.concat()].into(), ..Person::default() };
-            let matcher = Matcher::new(&Request { people: vec![person], folding, ..Request::default() });
+            let talk = Person { sessions: [session.concat()].into(), ..Person::default() };
+            let mut matcher = Matcher::new(&Request { people: vec![person, talk], folding, ..Request::default() });
+            let referred = ContentAddress::of(b"a");
+            matcher.add_references([referred]);
             let mut json = Object::new();
             json.insert("type", "event");
             json.insert("created_at", 1_767_225_600_000_i64);
             json.insert("role", "user");
-            json.insert("content", text.concat());
+            json.insert("session_id", if talks { session.concat() } else { text.concat() });
+            json.insert("content", text.concat() + &if refers { referred.to_string().to_uppercase() } else { String::new() });
             let encoded = encode_json(&Json::Object(json), EncodeOptions::default());
             prop_assume!(encoded.is_ok());
             let blob = encoded.unwrap().blob;
