@@ -45,13 +45,13 @@ pub struct GrainCounts {
     /// Messages.
     pub messages: u64,
     /// Results whose call was never seen.
-    pub orphans: u64,
+    pub orphan_results: u64,
     /// Parts of messages that are of no known kind, and messages of no known role: all are kept as they are.
-    pub unknown: u64,
+    pub unknown_parts: u64,
     /// Exchanges that no adapter reads, kept whole.
-    pub opaque: u64,
+    pub opaque_exchanges: u64,
     /// Grains that are no part of a message.
-    pub made: u64,
+    pub other_grains: u64,
 }
 
 impl GrainCounts {
@@ -63,10 +63,10 @@ impl GrainCounts {
     /// Adds what was found elsewhere.
     pub fn add(&mut self, other: GrainCounts) {
         self.messages += other.messages;
-        self.orphans += other.orphans;
-        self.unknown += other.unknown;
-        self.opaque += other.opaque;
-        self.made += other.made;
+        self.orphan_results += other.orphan_results;
+        self.unknown_parts += other.unknown_parts;
+        self.opaque_exchanges += other.opaque_exchanges;
+        self.other_grains += other.other_grains;
     }
 }
 
@@ -90,7 +90,7 @@ fn read_linked(bytes: &[u8], options: ReadOptions<'_>, linker: &mut Linker, tell
             }
             Prepared::Opaque(_) if linker.quiet => {}
             Prepared::Opaque(grain) => {
-                linker.counts.opaque += 1;
+                linker.counts.opaque_exchanges += 1;
                 match grain {
                     Ok(grain) => tell(GrainOutput::Grain(line, grain)),
                     Err(error) => tell(GrainOutput::Fault(line.fault(FaultCode::Grain(error.code), error.to_string()))),
@@ -175,7 +175,7 @@ pub fn grains_of_told(part: Told, namespace: Option<&str>, tell: &mut dyn FnMut(
     let mut linker = Linker::default();
     part.faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
     for made in part.made {
-        linker.counts.made += 1;
+        linker.counts.other_grains += 1;
         tell(GrainOutput::Made(made));
     }
     for Said { position, parent, message, stop_reason, usage, line } in part.said {
@@ -247,8 +247,8 @@ impl Linker {
                 let address = grains.event.address;
                 if !quiet {
                     self.counts.messages += 1;
-                    self.counts.orphans += grains.orphans as u64;
-                    self.counts.unknown += grains.unknown as u64;
+                    self.counts.orphan_results += grains.orphans as u64;
+                    self.counts.unknown_parts += grains.unknown as u64;
                     tell(GrainOutput::Grain(&line, grains.event));
                     grains.parts.into_iter().for_each(|part| tell(GrainOutput::Grain(&line, part)));
                 }
@@ -396,7 +396,7 @@ mod tests {
             GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
             GrainOutput::Fault(fault) => faults.push((fault.number, fault.code.name())),
         });
-        assert_eq!((counts.messages, counts.opaque, grains), (2, 1, 3));
+        assert_eq!((counts.messages, counts.opaque_exchanges, grains), (2, 1, 3));
         assert_eq!(faults, [(3, "ERR_JSON"), (4, "ERR_SHAPE")]);
     }
 }

@@ -20,6 +20,7 @@ use super::members::{append_text, count, items, object, present, settle, strings
 use super::place::Place;
 use super::read::{ReadWarningKind, Reader};
 use super::write::{DropReason, Writer, call_name, instruction_texts};
+use crate::moment::moment_of;
 
 /// The adapter.
 #[derive(Debug)]
@@ -135,7 +136,7 @@ impl Adapter for Ollama {
     }
 
     fn answered_at(&self, body: &Json) -> Option<Timestamp> {
-        body.get("created_at").and_then(Json::as_str).and_then(Timestamp::parse)
+        moment_of(body, &["created_at"])
     }
 
     fn write_response<'m>(&self, response: &'m Response<'m>, writer: &mut Writer<'_>) -> Written<'m> {

@@ -143,7 +143,8 @@ impl From<Vec<ExportedFile>> for Finished {
 ///
 /// # Errors
 /// [`EngineError::File`] if a file can't be written or exists already, or a row isn't what its address says;
-/// [`EngineError::OutputClosed`] if nobody reads a stream any more; [`EngineError::Interrupted`]; whatever `rows` says. Files that were begun are then removed.
+/// [`EngineError::OutputClosed`] if nobody reads a stream any more; [`EngineError::Interrupted`]; whatever `rows` says. Files that were begun
+/// are then removed.
 pub async fn export(
     lake: &Lake,
     mut rows: RowStream,

@@ -288,12 +288,12 @@ impl<'l> Ingest<'l> {
     async fn end(mut self) -> Result<IngestReport> {
         self.flush().await?;
         self.settle().await?;
-        let GrainCounts { orphans, unknown, opaque, .. } = self.report.transcripts;
-        if orphans + unknown + opaque > 0 {
+        let GrainCounts { unknown_parts, orphan_results, opaque_exchanges, .. } = self.report.transcripts;
+        if unknown_parts + orphan_results + opaque_exchanges > 0 {
             tracing::warn!(
-                unknown_parts = unknown,
-                results_without_call = orphans,
-                opaque_exchanges = opaque,
+                unknown_parts,
+                orphan_results,
+                opaque_exchanges,
                 "not all of the transcripts is understood; what isn't is kept as it is"
             );
         }

@@ -52,7 +52,7 @@ fn calls_and_results_are_messages_and_listed_tools_are_definitions() {
     let counts = grains_of_told(told, None, &mut |output| {
         orphans += usize::from(matches!(output, GrainOutput::Fault(_)));
     });
-    assert_eq!((counts, orphans), (GrainCounts { messages: 2, made: 5, ..GrainCounts::default() }, 0));
+    assert_eq!((counts, orphans), (GrainCounts { messages: 2, other_grains: 5, ..GrainCounts::default() }, 0));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn errors_orphans_and_strangers_are_kept_and_broken_lines_are_told() {
     assert_eq!(faults, [(6, "ERR_JSON"), (7, "ERR_SHAPE")]);
     assert_eq!(told.made.len(), 2);
     let counts = grains_of_told(told, None, &mut |_| {});
-    assert_eq!((counts.messages, counts.orphans), (3, 1));
+    assert_eq!((counts.messages, counts.orphan_results), (3, 1));
 }
 
 #[test]

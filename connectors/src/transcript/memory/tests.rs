@@ -199,7 +199,7 @@ fn snapshots_of_a_thread_give_each_message_once_and_a_version_of_each_channel_th
     assert_eq!(told.said[2].message.metadata.parent_tool_use_id.as_deref(), Some(&*call.id));
     assert_eq!(told.said[1].usage.map(|usage| (usage.input_tokens, usage.cached_input_tokens)), Some((6, 4)));
     let counts = grains_of_told(told, None, &mut |_| {});
-    assert_eq!((counts.messages, counts.orphans, counts.made), (3, 0, 2));
+    assert_eq!((counts.messages, counts.orphan_results, counts.other_grains), (3, 0, 2));
 }
 
 #[test]

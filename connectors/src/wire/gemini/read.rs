@@ -13,6 +13,7 @@ use super::super::members::{count, either, items, strings, text};
 use super::super::place::Place;
 use super::super::read::{ReadWarningKind, Reader};
 use super::{INSTRUCTIONS, candidate_place, is_turns, one_or_more};
+use crate::moment::moment_of;
 
 /// The finish reasons `STOP` and `MAX_TOKENS` where they come as numbers.
 const MAX_TOKENS_NUMBER: u64 = 2;
@@ -172,7 +173,7 @@ fn tools<'j>(json: &'j Json<'j>, reader: &Reader<'_, 'j>) -> Vec<RequestTool<'j>
 
 /// When the response was made.
 pub(super) fn answered_at(body: &Json) -> Option<Timestamp> {
-    either(body, ["createTime", "create_time"]).and_then(Json::as_str).and_then(Timestamp::parse)
+    moment_of(body, &["createTime", "create_time"])
 }
 
 pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Response<'j>, Unreadable> {

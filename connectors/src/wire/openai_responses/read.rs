@@ -336,7 +336,6 @@ fn token_usage(json: &Json, reader: &mut Reader) -> TokenUsage {
 
 #[cfg(test)]
 mod tests {
-
     use super::super::super::dialect::OPENAI_RESPONSES;
     use super::super::super::read::{Conversation, ReadContext};
     use super::super::super::transfer::read_request;
