@@ -34,13 +34,28 @@ pub(crate) fn normalized(text: &str) -> Cow<'_, str> {
 
 /// The end of `text` that begins with the first letter which could be out of form.
 fn suspects(text: &str) -> Option<&str> {
-    /// Bytes that are looked at together, which takes a few instructions.
-    const TOGETHER: usize = 32;
-    let (chunks, _) = text.as_bytes().as_chunks::<TOGETHER>();
-    let plain = chunks.iter().take_while(|chunk| !chunk.iter().fold(false, |any, byte| any | (*byte >= FIRST_SUSPECT)));
-    let passed = plain.count() * TOGETHER;
+    let (chunks, rest) = text.as_bytes().as_chunks::<32>();
+    let passed = chunks.iter().take_while(|chunk| !any_suspect(chunk)).count();
+    if passed == chunks.len() && !any_suspect_in_short(rest) {
+        return None;
+    }
+    let passed = passed * 32;
     let found = text.as_bytes().get(passed..)?.iter().position(|byte| *byte >= FIRST_SUSPECT)?;
     text.get(passed + found..)
+}
+
+/// Looks at all bytes together, which takes a few instructions.
+fn any_suspect<const N: usize>(bytes: &[u8; N]) -> bool {
+    bytes.iter().fold(false, |any, byte| any | (*byte >= FIRST_SUSPECT))
+}
+
+/// [`any_suspect`] of fewer than 32 bytes: the first and the last of as many as can be looked at together, some of them twice.
+fn any_suspect_in_short(bytes: &[u8]) -> bool {
+    fn of_both_ends<const N: usize>(bytes: &[u8]) -> Option<bool> {
+        Some(any_suspect(bytes.first_chunk::<N>()?) | any_suspect(bytes.last_chunk::<N>()?))
+    }
+    let found = of_both_ends::<16>(bytes).or_else(|| of_both_ends::<8>(bytes)).or_else(|| of_both_ends::<4>(bytes));
+    found.unwrap_or_else(|| bytes.iter().any(|byte| *byte >= FIRST_SUSPECT))
 }
 
 #[cfg(test)]
@@ -62,7 +77,7 @@ mod tests {
             "漢字",
             "\u{2000}",
         ];
-        for length in [0, 1, 30, 31, 32, 33, 64, 100] {
+        for length in [0, 1, 3, 4, 5, 7, 8, 14, 15, 16, 17, 24, 30, 31, 32, 33, 64, 100] {
             let plain = "x".repeat(length);
             for one in pieces {
                 for other in pieces {

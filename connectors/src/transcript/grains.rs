@@ -101,6 +101,7 @@ fn read_linked(bytes: &[u8], options: ReadOptions<'_>, linker: &mut Linker, tell
 }
 
 /// All that can be done for a grain on many threads.
+#[expect(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
 enum Prepared {
     Message { position: Position, parent: Option<Position>, draft: Result<SealedDraft, GrainError> },
     Opaque(Result<EncodedGrain, GrainError>),

@@ -18,6 +18,8 @@ use crate::json::write_string;
 pub(super) struct ColumnBuilder {
     field: Field,
     cells: Cells,
+    /// How many rows there are.
+    rows: usize,
 }
 
 enum Cells {
@@ -63,12 +65,13 @@ impl ColumnBuilder {
                 Cells::Struct(StructBuilder::new(struct_members(kind)))
             }
         };
-        ColumnBuilder { field, cells }
+        ColumnBuilder { field, cells, rows: 0 }
     }
 
     /// Sets the cell of row `row`; the rows since the last cell become null.
     pub(super) fn set(&mut self, row: usize, value: &RawValue<'_>) {
         self.pad(row);
+        self.rows += 1;
         match &mut self.cells {
             Cells::Text(cells) => append_text(cells, self.field, value),
             Cells::Float(cells) => cells.append_option(value.as_number()),
@@ -84,14 +87,20 @@ impl ColumnBuilder {
 
     /// Makes the column `rows` long, with nulls.
     fn pad(&mut self, rows: usize) {
+        // Most rows follow one that has the field, too.
+        let missing = rows - self.rows;
+        self.rows = rows;
+        if missing == 0 {
+            return;
+        }
         match &mut self.cells {
-            Cells::Text(cells) => cells.append_nulls(rows - cells.len()),
-            Cells::Float(cells) => cells.append_nulls(rows - cells.len()),
-            Cells::Int(cells) => cells.append_nulls(rows - cells.len()),
-            Cells::Bool(cells) => cells.append_nulls(rows - cells.len()),
-            Cells::Instant(cells) => cells.append_nulls(rows - cells.len()),
-            Cells::TextList(cells) => cells.append_nulls(rows - cells.len()),
-            Cells::IntList(cells) => cells.append_nulls(rows - cells.len()),
+            Cells::Text(cells) => cells.append_nulls(missing),
+            Cells::Float(cells) => cells.append_nulls(missing),
+            Cells::Int(cells) => cells.append_nulls(missing),
+            Cells::Bool(cells) => cells.append_nulls(missing),
+            Cells::Instant(cells) => cells.append_nulls(missing),
+            Cells::TextList(cells) => cells.append_nulls(missing),
+            Cells::IntList(cells) => cells.append_nulls(missing),
             Cells::Structs(cells) => cells.pad(rows),
             Cells::Struct(cells) => cells.pad(rows),
         }
@@ -100,6 +109,7 @@ impl ColumnBuilder {
     /// The column of `rows` rows.
     pub(super) fn finish(&mut self, rows: usize) -> ArrayRef {
         self.pad(rows);
+        self.rows = 0;
         match &mut self.cells {
             Cells::Text(cells) => Arc::new(cells.finish()),
             Cells::Float(cells) => Arc::new(cells.finish()),

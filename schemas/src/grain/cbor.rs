@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 
 use half::f16;
 
+use super::fields::Field;
 use super::msgpack::sorted_entries;
 use super::token::{Deviation, Reader, Token, check_count, finite, normalize, skip};
 use super::value::{Integer, Value};
@@ -21,12 +22,19 @@ pub(super) fn begins_map(first: u8) -> bool {
 pub(super) struct CborReader<'a> {
     bytes: &'a [u8],
     position: usize,
+    /// True if the payload was walked before.
+    again: bool,
     deviation: Option<Deviation>,
 }
 
 impl<'a> CborReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        CborReader { bytes, position: 0, deviation: None }
+        CborReader { bytes, position: 0, again: false, deviation: None }
+    }
+
+    /// Over a payload that was walked before, from `position`.
+    pub(super) fn again(bytes: &'a [u8], position: usize) -> Self {
+        CborReader { bytes, position, again: true, deviation: None }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], GrainError> {
@@ -91,7 +99,7 @@ impl<'a> Reader<'a> for CborReader<'a> {
     }
 
     fn fork(&self, position: usize) -> Self {
-        CborReader { bytes: self.bytes, position, deviation: None }
+        CborReader { position, deviation: None, ..*self }
     }
 
     fn deviation(&mut self) -> &mut Option<Deviation> {
@@ -100,6 +108,18 @@ impl<'a> Reader<'a> for CborReader<'a> {
 
     fn key_order(left: &str, right: &str) -> Ordering {
         encoded_order(left, right)
+    }
+
+    fn short_key(&mut self) -> Option<(&'static str, Field)> {
+        let (&head @ 0x60..=0x77, rest) = self.bytes.get(self.position..)?.split_first()? else { return None };
+        let length = usize::from(head & 0x1f);
+        let found = Field::from_key_bytes(rest.get(..length)?)?;
+        self.position += 1 + length;
+        Some(found)
+    }
+
+    fn judges(&self) -> bool {
+        !self.again
     }
 
     fn token(&mut self) -> Result<Token<'a>, GrainError> {

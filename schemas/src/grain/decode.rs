@@ -6,13 +6,13 @@
 use super::alias::field_of_alias;
 use super::cbor::CborReader;
 use super::fields::{Access, Field};
-use super::header::{HEADER_LENGTH, Header};
+use super::header::{HEADER_LENGTH, Header, namespace_hash};
 use super::marks::{Mark, Marks};
 use super::msgpack::MessagePackReader;
 use super::payload::{Encoding, Payload};
 use super::raw::{RawValue, read_again, read_raw};
 use super::rules::{self, Rigor};
-use super::token::{Deviation, KeyOrder, NIL_IN_MAP, Reader, Token, read_key, skip};
+use super::token::{Deviation, FieldKey, KeyOrder, NIL_IN_MAP, Reader, Token, read_field_key, read_key, skip};
 use super::types::{GrainType, TypeByte};
 use crate::error::{ErrorCode, GrainError};
 
@@ -37,6 +37,8 @@ pub struct Grain<'a> {
     /// For each field its place in `known`, [`ABSENT`] if it isn't there.
     places: [u8; Field::COUNT],
     marks: Marks,
+    /// The namespace that was hashed last, here or in a grain before: neighbours often share theirs.
+    hashed: Option<(&'a str, [u8; 2])>,
 }
 
 /// Room for fields that is made at once: most grains have no more.
@@ -106,8 +108,8 @@ impl<'a> Grain<'a> {
             Some((bytes, encoding)) => {
                 self.encoding = encoding;
                 match encoding {
-                    Encoding::MessagePack => self.read_again(MessagePackReader::new(bytes)),
-                    Encoding::Cbor => self.read_again(CborReader::new(bytes)),
+                    Encoding::MessagePack => self.read_again(MessagePackReader::again(bytes, 0)),
+                    Encoding::Cbor => self.read_again(CborReader::again(bytes, 0)),
                 }
                 .map_err(|error| error.shifted(HEADER_LENGTH))?;
             }
@@ -120,7 +122,7 @@ impl<'a> Grain<'a> {
         let of = self.header.type_byte.standard();
         for _ in 0..entries(&mut reader)? {
             let offset = reader.position();
-            let key = read_key(&mut reader)?;
+            let key = read_field_key(&mut reader)?;
             match read_again(&mut reader, self.encoding)? {
                 RawValue::Nil => {}
                 value => self.add(of, key, value, offset)?,
@@ -140,6 +142,7 @@ impl<'a> Grain<'a> {
             unknown: Vec::new(),
             places: [ABSENT; Field::COUNT],
             marks: Marks::default(),
+            hashed: None,
         }
     }
 
@@ -159,8 +162,8 @@ impl<'a> Grain<'a> {
         let mut order = KeyOrder::new();
         for _ in 0..count {
             let offset = reader.position();
-            let key = read_key(&mut reader)?;
-            order.next(&mut reader, key, offset)?;
+            let key = read_field_key(&mut reader)?;
+            order.next(&mut reader, key.text, offset)?;
             let value_offset = reader.position();
             match read_raw(&mut reader, self.encoding, 1)? {
                 RawValue::Nil => reader.deviates(value_offset, NIL_IN_MAP),
@@ -178,11 +181,11 @@ impl<'a> Grain<'a> {
     fn add(
         &mut self,
         of: Option<GrainType>,
-        key: &'a str,
+        FieldKey { text: key, field: named }: FieldKey<'a>,
         value: RawValue<'a>,
         offset: usize,
     ) -> Result<(), GrainError> {
-        let field = match Field::from_short_key(key) {
+        let field = match named {
             Some(field) => {
                 self.marks.note(Mark::ForeignKey, field == Field::Content && key != field.short_key(of));
                 field
@@ -309,6 +312,19 @@ impl<'a> Grain<'a> {
     /// The entries whose keys the specification doesn't name, in the order of the payload.
     pub fn unknown(&self) -> &[(&'a str, RawValue<'a>)] {
         &self.unknown
+    }
+
+    /// What the header's two bytes for the namespace should be.
+    pub(super) fn namespace_hash(&mut self) -> [u8; 2] {
+        let namespace = self.text(Field::Namespace);
+        match (namespace, self.hashed) {
+            (Some(namespace), Some((hashed, hash))) if namespace == hashed => hash,
+            _ => {
+                let hash = namespace_hash(namespace);
+                self.hashed = namespace.map(|namespace| (namespace, hash));
+                hash
+            }
+        }
     }
 
     /// What is odd about the grain.

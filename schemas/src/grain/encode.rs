@@ -9,13 +9,13 @@ use super::alias::field_of_alias;
 use super::decode::{Grain, Mode};
 use super::extent::append_value;
 use super::fields::{Field, Kind};
-use super::header::{Flags, HEADER_LENGTH, Header, Sensitivity, namespace_hash};
+use super::header::{Flags, HEADER_LENGTH, Header, Sensitivity};
 use super::json::{compact, into_value};
 use super::payload::{DEFAULT_PAYLOAD_LIMIT, Encoding, Payload};
 use super::rules::{self, Rigor};
 use super::types::{GrainType, TypeByte};
 use super::value::Value;
-use crate::address::ContentAddress;
+use crate::address::{BlobHash, ContentAddress};
 use crate::error::{ErrorCode, GrainError};
 use crate::json::{Json, Object};
 
@@ -166,11 +166,13 @@ fn payload_of(fields: Vec<(Key<'_>, Value<'_>)>, encoding: Encoding) -> Result<H
 
 /// A grain that is encoded but for one address in it, which isn't known yet. All addresses are of one length, so
 /// nothing else of the blob depends on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct OpenGrain {
     blob: Vec<u8>,
     /// Where the digits of the address stand.
     place: usize,
+    /// The hash of what stands before the place: whoever puts the address in has only the rest to hash.
+    before: BlobHash,
 }
 
 impl OpenGrain {
@@ -186,14 +188,15 @@ impl OpenGrain {
         let (blob, place) = assemble(payload_of(fields_of(grain)?, options.encoding)?, options, Some(field))?;
         let place = place
             .ok_or_else(|| GrainError::new(ErrorCode::Schema, "no address can stand there").field(field.name()))?;
-        Ok(OpenGrain { blob, place })
+        let before = BlobHash::of(blob.get(..place).unwrap_or_default());
+        Ok(OpenGrain { blob, place, before })
     }
 
     /// The grain with `address` in its place.
     pub fn close(mut self, address: ContentAddress) -> EncodedGrain {
         let digits = self.blob.get_mut(self.place..).and_then(<[u8]>::first_chunk_mut);
         digits.into_iter().for_each(|digits| _ = address.write_hex(digits));
-        let address = ContentAddress::of(&self.blob);
+        let address = self.before.end(self.blob.get(self.place..).unwrap_or_default());
         EncodedGrain { blob: self.blob, address }
     }
 
@@ -250,7 +253,7 @@ fn assemble(
     let opened = Payload::open(&grain.blob, DEFAULT_PAYLOAD_LIMIT)?;
     let mut checked = Grain::blank(header);
     checked.decode_with(&opened, Mode::Strict, Rigor::Write)?;
-    let header = header_of(&checked, flags, options);
+    let header = header_of(&mut checked, flags, options);
     if options.compressed {
         check_size(grain.payload())?;
         let compressed = zstd::bulk::compress(grain.payload(), ZSTD_LEVEL)
@@ -279,7 +282,7 @@ fn check_size(payload: &[u8]) -> Result<(), GrainError> {
 }
 
 /// The header that the content of a checked grain demands.
-fn header_of(grain: &Grain<'_>, mut flags: Flags, options: EncodeOptions) -> Header {
+fn header_of(grain: &mut Grain<'_>, mut flags: Flags, options: EncodeOptions) -> Header {
     let listed = |field| grain.get(field).is_some_and(|value| value.count() > 0);
     let created = grain.get(Field::CreatedAt).and_then(|value| value.as_int()).and_then(rules::header_seconds);
     flags.set_signed(options.signed);
@@ -290,7 +293,7 @@ fn header_of(grain: &Grain<'_>, mut flags: Flags, options: EncodeOptions) -> Hea
     Header {
         flags,
         type_byte: grain.header().type_byte,
-        namespace_hash: namespace_hash(grain.text(Field::Namespace)),
+        namespace_hash: grain.namespace_hash(),
         created_at_seconds: created.unwrap_or_default(),
     }
 }

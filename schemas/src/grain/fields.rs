@@ -327,11 +327,16 @@ impl Field {
     /// The field that a payload's key stands for by the normative map. Constant time: this is on the road of every field
     /// of every grain.
     pub fn from_short_key(key: &str) -> Option<Field> {
-        let mut slot = slot_of(key.as_bytes());
+        Self::from_key_bytes(key.as_bytes()).map(|(_, field)| field)
+    }
+
+    /// [`Field::from_short_key`] of bytes of which nothing is known yet, with the key that they are.
+    pub(super) fn from_key_bytes(key: &[u8]) -> Option<(&'static str, Field)> {
+        let mut slot = slot_of(key);
         loop {
             let (known, field) = SHORT_KEYS[slot]?;
-            if known == key {
-                return Some(field);
+            if known.as_bytes() == key {
+                return Some((known, field));
             }
             slot = (slot + 1) % SLOTS;
         }

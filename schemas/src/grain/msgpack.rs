@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use super::fields::Field;
 use super::token::{Deviation, Reader, Token, check_count, finite, normalize};
 use super::value::{Integer, Value};
 use crate::error::{ErrorCode, GrainError};
@@ -16,12 +17,19 @@ pub(super) fn begins_map(first: u8) -> bool {
 pub(super) struct MessagePackReader<'a> {
     bytes: &'a [u8],
     position: usize,
+    /// True if the payload was walked before.
+    again: bool,
     deviation: Option<Deviation>,
 }
 
 impl<'a> MessagePackReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        MessagePackReader { bytes, position: 0, deviation: None }
+        MessagePackReader { bytes, position: 0, again: false, deviation: None }
+    }
+
+    /// Over a payload that was walked before, from `position`.
+    pub(super) fn again(bytes: &'a [u8], position: usize) -> Self {
+        MessagePackReader { bytes, position, again: true, deviation: None }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], GrainError> {
@@ -84,7 +92,7 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
     }
 
     fn fork(&self, position: usize) -> Self {
-        MessagePackReader { bytes: self.bytes, position, deviation: None }
+        MessagePackReader { position, deviation: None, ..*self }
     }
 
     fn deviation(&mut self) -> &mut Option<Deviation> {
@@ -138,6 +146,18 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
             0xc1 => Err(GrainError::corrupt(start, "0xc1 begins no MessagePack value")),
             0xc7..=0xc9 | 0xd4..=0xd8 => Err(GrainError::corrupt(start, "extension types have no place in a grain")),
         }
+    }
+
+    fn short_key(&mut self) -> Option<(&'static str, Field)> {
+        let (&head @ 0xa0..=0xbf, rest) = self.bytes.get(self.position..)?.split_first()? else { return None };
+        let length = usize::from(head & 0x1f);
+        let found = Field::from_key_bytes(rest.get(..length)?)?;
+        self.position += 1 + length;
+        Some(found)
+    }
+
+    fn judges(&self) -> bool {
+        !self.again
     }
 
     fn pass(&mut self) -> Result<usize, GrainError> {

@@ -230,8 +230,8 @@ impl<'a> Cursor<'a> {
             Some(value)
         }
         match self {
-            Cursor::MessagePack(at, bytes) => read(at, MessagePackReader::new(bytes).fork(*at), encoding),
-            Cursor::Cbor(at, bytes) => read(at, CborReader::new(bytes).fork(*at), encoding),
+            Cursor::MessagePack(at, bytes) => read(at, MessagePackReader::again(bytes, *at), encoding),
+            Cursor::Cbor(at, bytes) => read(at, CborReader::again(bytes, *at), encoding),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::decode::Grain;
 use super::fields::{Access, Field, Kind};
-use super::header::{Sensitivity, namespace_hash};
+use super::header::Sensitivity;
 use super::marks::Mark;
 use super::raw::RawValue;
 use super::types::{GrainType, TypeByte};
@@ -474,8 +474,7 @@ fn check_header(grain: &mut Grain<'_>) {
     let listed = |field| grain.get(field).is_some_and(|value| value.count() > 0);
     let references = header.flags.has_content_refs() != listed(Field::ContentRefs)
         || header.flags.has_embedding_refs() != listed(Field::EmbeddingRefs);
-    let namespace =
-        !grain.is_elided(Field::Namespace) && header.namespace_hash != namespace_hash(grain.text(Field::Namespace));
+    let namespace = !grain.is_elided(Field::Namespace) && header.namespace_hash != grain.namespace_hash();
     let marks = grain.marks_mut();
     marks.note(Mark::HeaderTime, seconds.is_some_and(|seconds| seconds != header.created_at_seconds));
     marks.note(Mark::ReferenceFlags, references);

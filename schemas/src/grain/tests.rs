@@ -177,6 +177,44 @@ fn another_writer_s_key_stands_for_a_field_that_the_grain_lacks() {
 }
 
 #[test]
+fn a_key_is_that_of_its_field_though_its_length_isn_t_in_the_shortest_form() {
+    for (encoding, short, long) in
+        [(Encoding::MessagePack, &b"\xa1s"[..], &b"\xd9\x01s"[..]), (Encoding::Cbor, b"\x61s", b"\x78\x01s")]
+    {
+        let blob = raw(1, r#"{"ca":0,"o":"c","r":"b","s":"a","t":"belief"}"#, encoding);
+        let at = blob.windows(2).position(|pair| pair == short).unwrap();
+        let longer = [&blob[..at], long, &blob[at + 2..]].concat();
+        assert_eq!(read(&longer).map_err(|error| error.code), Err(ErrorCode::Corrupt));
+        let payload = Payload::open(&longer, DEFAULT_PAYLOAD_LIMIT).unwrap();
+        let grain = Grain::decode(&payload, Mode::Lenient).unwrap();
+        assert_eq!(grain.text(Field::Subject), Some("a"));
+        assert!(grain.marks().iter().any(|mark| mark == Mark::NotCanonical));
+        assert_eq!(Grain::decode_again(&payload, grain.marks()).unwrap().to_json(), grain.to_json());
+    }
+}
+
+#[test]
+fn every_namespace_is_held_to_its_own_header_though_one_grain_s_memory_serves_the_next() {
+    let [first, second, none] =
+        [r#""namespace":"one","#, r#""namespace":"two","#, ""].map(|namespace| {
+            write(&format!(
+                r#"{{"type":"belief","subject":"a","relation":"b","object":"c",{namespace}"confidence":1.0,"created_at":0}}"#
+            ))
+            .unwrap()
+            .blob
+        });
+    let mut mixed = second.clone();
+    mixed[3..5].copy_from_slice(&first[3..5]);
+    let blobs = [&first, &first, &mixed, &second, &none, &first, &mixed];
+    let payloads = blobs.map(|blob| Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).unwrap());
+    let mut grain = Grain::decode(&payloads[0], Mode::Strict).unwrap();
+    for (payload, blob) in payloads.iter().zip(blobs) {
+        grain.redecode(payload, Mode::Strict).unwrap();
+        assert_eq!(grain.marks().iter().any(|mark| mark == Mark::HeaderNamespace), *blob == mixed);
+    }
+}
+
+#[test]
 fn references_blocks_and_owners_are_written_with_their_required_parts() {
     let with = |field: &str| {
         write(&format!(r#"{{"type":"event","created_at":0,"content":"x",{field}}}"#))

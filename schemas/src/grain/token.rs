@@ -9,6 +9,7 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
+use super::fields::Field;
 use crate::error::{ErrorCode, GrainError};
 use crate::normal_form::{is_normalized, normalized};
 
@@ -65,6 +66,13 @@ pub(super) trait Reader<'a> {
     /// Reads one token.
     fn token(&mut self) -> Result<Token<'a>, GrainError>;
 
+    /// Reads the key that comes next if it is the short key of a field in its usual form. Such a key needs no look at its text. Before any
+    /// other the reader stays where it is.
+    fn short_key(&mut self) -> Option<(&'static str, Field)>;
+
+    /// False if the payload was walked before, so that nothing has to be judged again.
+    fn judges(&self) -> bool;
+
     /// Passes over one token of a payload that was walked before; answers how many values follow that belong to it.
     fn pass(&mut self) -> Result<usize, GrainError> {
         Ok(self.token()?.children())
@@ -84,6 +92,9 @@ pub(super) trait Reader<'a> {
     /// Checks raw text: UTF-8, no byte-order mark in front, NFC.
     fn text(&mut self, bytes: &'a [u8], offset: usize) -> Result<&'a str, GrainError> {
         let text = std::str::from_utf8(bytes).map_err(|_| GrainError::corrupt(offset, "a string isn't UTF-8"))?;
+        if !self.judges() {
+            return Ok(text);
+        }
         if text.starts_with('\u{feff}') {
             return Err(GrainError::corrupt(offset, "a string begins with a byte-order mark"));
         }
@@ -100,6 +111,23 @@ pub(super) fn check_count(count: u64, remaining: usize, offset: usize) -> Result
         Ok(count) if count <= remaining => Ok(count),
         _ => Err(GrainError::corrupt(offset, format!("declares {count} bytes or items, {remaining} bytes are left"))),
     }
+}
+
+/// The key of an entry of a grain's own map.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FieldKey<'a> {
+    pub(super) text: &'a str,
+    /// The field that has it as its short key.
+    pub(super) field: Option<Field>,
+}
+
+/// Reads the key of a grain's field.
+pub(super) fn read_field_key<'a, R: Reader<'a>>(reader: &mut R) -> Result<FieldKey<'a>, GrainError> {
+    if let Some((text, field)) = reader.short_key() {
+        return Ok(FieldKey { text, field: Some(field) });
+    }
+    let text = read_key(reader)?;
+    Ok(FieldKey { text, field: Field::from_short_key(text) })
 }
 
 /// Reads the key of a map entry.

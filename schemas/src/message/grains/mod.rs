@@ -141,7 +141,7 @@ impl<'m> Draft<'m> {
 
 /// The grains of one message, encoded but for the addresses of others: where many threads make drafts, all that is left for the one that
 /// puts them in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct SealedDraft {
     event: SealedEvent,
     thoughts: Vec<OpenGrain>,
@@ -150,7 +150,7 @@ pub struct SealedDraft {
     unknown: usize,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum SealedEvent {
     /// The first message of a conversation.
     First(EncodedGrain),
