@@ -139,7 +139,8 @@ pub fn survey_exchanges(bytes: &[u8], options: ReadOptions<'_>, file: u32) -> Tr
     first_pass(bytes, &portions, options, file, None)
 }
 
-pub(super) fn threads(wanted: usize) -> usize {
+/// How many threads that is: 0 means one per core.
+pub fn threads(wanted: usize) -> usize {
     match wanted {
         0 => thread::available_parallelism().map_or(1, NonZero::get),
         wanted => wanted,

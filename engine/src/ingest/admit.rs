@@ -14,8 +14,8 @@ use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH};
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::message::Timestamp;
-use sha2::{Digest, Sha256};
 
+use super::digests::Digests;
 use super::morsel::{Admitted, Beside, Content};
 use super::together::Turn;
 use crate::error::{Context, Result};
@@ -76,9 +76,6 @@ pub(super) struct Door {
 /// Bytes of a refused source that go to `rejects`.
 const REJECT_BYTES: usize = 1 << 20;
 
-/// Bytes that are hashed at a time, so that both hashes find them in the cache.
-const HASH_CHUNK: usize = 256 << 10;
-
 impl Door {
     /// Fetches `source` and decides; with its `turn` if it is read together with others.
     pub(super) async fn admit(self, source: Source, turn: Option<Turn>) -> Result<Admission> {
@@ -114,7 +111,7 @@ impl Door {
         let Some(kind) = self.kind_of(&bytes, &uri) else {
             return Ok(Admission::OfNoKind { uri, length });
         };
-        let digests = Digests::of(&bytes, kind);
+        let digests = Digests::of(&bytes, kind, self.threads);
         bytes.release(0..bytes.len());
         let next = match self.ledger.progress(&digests.id) {
             Some(Progress::Complete) => return Ok(Admission::Known { length }),
@@ -221,30 +218,4 @@ impl Door {
 pub(crate) fn footer_differs(length: usize) -> GrainError {
     let message = "the file's bytes don't hash to its footer: it was changed or damaged";
     GrainError::new(ErrorCode::Integrity, message).at(length - FOOTER_LENGTH)
-}
-
-/// The hashes of a source.
-pub(super) struct Digests {
-    /// BLAKE3 of all bytes, in hex.
-    pub(super) id: String,
-    /// SHA-256 of all bytes before a container's footer.
-    footer: Option<[u8; FOOTER_LENGTH]>,
-}
-
-impl Digests {
-    /// Reads every byte once for both.
-    pub(super) fn of(bytes: &[u8], kind: SourceKind) -> Digests {
-        let body = bytes.len().saturating_sub(FOOTER_LENGTH);
-        let with_footer = kind == SourceKind::Container && bytes.len() >= FOOTER_LENGTH;
-        let (mut id, mut footer) = (blake3::Hasher::new(), Sha256::new());
-        for (number, chunk) in bytes.chunks(HASH_CHUNK).enumerate() {
-            id.update(chunk);
-            if with_footer {
-                let before_footer = body.saturating_sub(number * HASH_CHUNK).min(chunk.len());
-                footer.update(&chunk[..before_footer]);
-            }
-        }
-        let footer = with_footer.then(|| footer.finalize().into());
-        Digests { id: id.finalize().to_hex().to_string(), footer }
-    }
 }

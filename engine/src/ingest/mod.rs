@@ -23,6 +23,7 @@
 pub(crate) mod admit;
 mod batch;
 mod claims;
+mod digests;
 mod known;
 pub(crate) mod morsel;
 mod plan;

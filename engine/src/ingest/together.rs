@@ -19,7 +19,8 @@ use gristmill_connectors::transcript::tree::{PLACE_BYTES, Tree};
 use gristmill_schemas::message::Timestamp;
 use tokio::sync::oneshot;
 
-use super::admit::{Digests, Door};
+use super::admit::Door;
+use super::digests::Digests;
 use crate::error::{Context, Result};
 use crate::lake::Progress;
 
@@ -109,7 +110,7 @@ async fn candidates(traffic: Vec<(usize, TranscriptKind)>, sources: &[Source], d
 async fn identify(index: usize, kind: TranscriptKind, source: Source, door: Door) -> Result<Candidate> {
     let bytes = fetch(&source).await?;
     let identify = move || {
-        let digests = Digests::of(&bytes, SourceKind::Transcript(kind));
+        let digests = Digests::of(&bytes, SourceKind::Transcript(kind), door.threads);
         bytes.release(0..bytes.len());
         let is_new = door.ledger.progress(&digests.id) != Some(Progress::Complete);
         Candidate { index, kind, digests, is_new }

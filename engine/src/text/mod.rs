@@ -14,7 +14,7 @@ pub mod bm25;
 pub mod fold;
 pub mod words;
 
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Mode, Payload, RawValue};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Marks, Payload, RawValue};
 
 pub use bm25::{Frequencies, Scorer, Statistics, Terms};
 pub use words::words;
@@ -84,15 +84,16 @@ fn visit_value<'g>(value: &RawValue<'g>, visit: &mut impl FnMut(&'g str)) {
     }
 }
 
-/// Opens `blob` and answers what `read` makes of the grain; `None` if it can't be read or is encrypted.
+/// Opens `blob`, which is that of a row, and answers what `read` makes of the grain; `None` if it can't be read or is encrypted.
 pub fn with_grain<T>(blob: &[u8], read: impl FnOnce(&Grain<'_>) -> Option<T>) -> Option<T> {
     with_grain_if_any(blob, |grain| grain.and_then(read))
 }
 
-/// Opens `blob` and answers what `read` makes of the grain, which is `None` if it can't be read or is encrypted.
+/// Opens `blob`, which is that of a row, and answers what `read` makes of the grain, which is `None` if it can't be read or is encrypted.
+/// What became a row was checked before, so it isn't judged again: a blob that was damaged since is read as far as it has fields.
 pub fn with_grain_if_any<T>(blob: &[u8], read: impl FnOnce(Option<&Grain<'_>>) -> T) -> T {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
-    let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
+    let grain = payload.as_ref().ok().and_then(|payload| Grain::decode_again(payload, Marks::default()).ok());
     read(grain.as_ref().filter(|grain| !grain.is_encrypted()))
 }
 

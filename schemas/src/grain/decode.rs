@@ -129,7 +129,7 @@ impl<'a> Grain<'a> {
             }
         }
         self.name_foreign_keys();
-        Ok(())
+        at_end(&reader)
     }
 
     /// A grain without fields.
@@ -172,9 +172,7 @@ impl<'a> Grain<'a> {
         }
         self.name_foreign_keys();
         order.finish(&reader, start, count)?;
-        if reader.position() != reader.bytes().len() {
-            return Err(GrainError::corrupt(reader.position(), "bytes follow the payload"));
-        }
+        at_end(&reader)?;
         Ok(reader.deviation().take())
     }
 
@@ -342,6 +340,14 @@ impl<'a> Grain<'a> {
         field.access() == Access::Open
             && self.get(Field::Elided).is_some_and(|elided| elided.get(field.name()).is_some())
     }
+}
+
+/// A payload is one map and nothing else.
+fn at_end<'a, R: Reader<'a>>(reader: &R) -> Result<(), GrainError> {
+    if reader.position() != reader.bytes().len() {
+        return Err(GrainError::corrupt(reader.position(), "bytes follow the payload"));
+    }
+    Ok(())
 }
 
 /// How many entries the map has that a payload is.
