@@ -20,7 +20,16 @@ pub mod storage;
 pub mod transcript;
 pub mod wire;
 
+use std::num::NonZero;
 use std::path::PathBuf;
+
+/// How many threads are meant where a user says how many: 0 is one per core.
+pub fn threads(wanted: usize) -> usize {
+    match wanted {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+        wanted => wanted,
+    }
+}
 
 /// Why a source or sink can't be used.
 #[derive(Debug, thiserror::Error)]

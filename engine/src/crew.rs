@@ -2,6 +2,7 @@
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use gristmill_connectors::threads;
 use tokio::task::JoinHandle;
 
 use crate::error::{Context, Result};
@@ -15,8 +16,7 @@ pub(crate) struct Crew<T> {
 impl<T: Send + 'static> Crew<T> {
     /// A crew that does `size` jobs at a time; 0 means one per core.
     pub(crate) fn new(size: usize) -> Crew<T> {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        Crew { running: FuturesUnordered::new(), size: if size == 0 { cores() } else { size } }
+        Crew { running: FuturesUnordered::new(), size: threads(size) }
     }
 
     /// Starts `job`; if all hands are busy, waits for the end of another and answers its result.

@@ -11,6 +11,9 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc, is_nfc_q
 /// go on with a letter.
 const FIRST_SUSPECT: u8 = 0xcc;
 
+/// Bytes that are looked at together.
+const TOGETHER: usize = 32;
+
 /// True if `text` is in normalization form C.
 pub(crate) fn is_normalized(text: &str) -> bool {
     let mut rest = text;
@@ -34,12 +37,12 @@ pub(crate) fn normalized(text: &str) -> Cow<'_, str> {
 
 /// The end of `text` that begins with the first letter which could be out of form.
 fn suspects(text: &str) -> Option<&str> {
-    let (chunks, rest) = text.as_bytes().as_chunks::<32>();
+    let (chunks, rest) = text.as_bytes().as_chunks::<TOGETHER>();
     let passed = chunks.iter().take_while(|chunk| !any_suspect(chunk)).count();
     if passed == chunks.len() && !any_suspect_in_short(rest) {
         return None;
     }
-    let passed = passed * 32;
+    let passed = passed * TOGETHER;
     let found = text.as_bytes().get(passed..)?.iter().position(|byte| *byte >= FIRST_SUSPECT)?;
     text.get(passed + found..)
 }
@@ -49,7 +52,7 @@ fn any_suspect<const N: usize>(bytes: &[u8; N]) -> bool {
     bytes.iter().fold(false, |any, byte| any | (*byte >= FIRST_SUSPECT))
 }
 
-/// [`any_suspect`] of fewer than 32 bytes: the first and the last of as many as can be looked at together, some of them twice.
+/// [`any_suspect`] of fewer than [`TOGETHER`]: the first and the last of as many as can be looked at together, some of them twice.
 fn any_suspect_in_short(bytes: &[u8]) -> bool {
     fn of_both_ends<const N: usize>(bytes: &[u8]) -> Option<bool> {
         Some(any_suspect(bytes.first_chunk::<N>()?) | any_suspect(bytes.last_chunk::<N>()?))

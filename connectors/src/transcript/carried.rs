@@ -9,9 +9,10 @@ use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::Delivery;
 
 use super::line::{FaultCode, Line, LineFault, lines};
-use super::read::{ReadOptions, in_parallel, portions, threads};
+use super::read::{ReadOptions, in_parallel, portions};
 use super::said::decode_hex;
 use super::told::{Made, Told};
+use crate::threads;
 
 /// Tells the grains of a file, portion by portion. Those that have neither a namespace nor an address get the namespace of the options.
 pub(super) fn grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(Told)) {

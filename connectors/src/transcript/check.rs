@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::line::{Line, LineFault, lines};
-use super::read::{ReadOptions, in_parallel, portions, threads};
+use super::read::{ReadOptions, in_parallel, portions};
 use super::traffic::{Reading, reading};
+use crate::threads;
 use crate::wire::exchange::Exchange;
 use crate::wire::round_trip::{Outcome, check};
 

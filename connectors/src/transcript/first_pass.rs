@@ -9,11 +9,10 @@ use gristmill_schemas::message::ids::Position;
 
 use super::guess::{Guess, SoFar};
 use super::line::Line;
-use super::read::{
-    self, Make, Opaque, ReadOptions, Reader, Subject, catch_up, conversation_name, in_parallel, known, threads,
-};
+use super::read::{self, Make, Opaque, ReadOptions, Reader, Subject, catch_up, conversation_name, in_parallel, known};
 use super::traffic::{Reading, Scanned, created_at, reading, scan, visit};
 use super::tree::{Spot, Tree};
+use crate::threads;
 use crate::wire::adapter::Adapter;
 use crate::wire::exchange::Exchange;
 use crate::wire::read::{Conversation, ReadContext};

@@ -1,7 +1,6 @@
 //! Exchange lines in two passes, on several threads.
 
 use std::collections::HashSet;
-use std::num::NonZero;
 use std::sync::mpsc;
 use std::thread;
 
@@ -13,6 +12,7 @@ use super::first_pass::{Portion, first_pass};
 use super::line::{FaultCode, Line, LineFault, lines};
 use super::traffic::{Node, Reading, reading, scan, visit};
 use super::tree::{Spot, Tree};
+use crate::threads;
 use crate::wire::adapter::Adapter;
 use crate::wire::exchange::Exchange;
 use crate::wire::read::{Conversation, ReadContext};
@@ -137,14 +137,6 @@ pub fn survey_exchanges(bytes: &[u8], options: ReadOptions<'_>, file: u32) -> Tr
     let all: Vec<Line> = lines(bytes).collect();
     let portions: Vec<Portion<()>> = portions(&all).into_iter().map(Portion::of).collect();
     first_pass(bytes, &portions, options, file, None)
-}
-
-/// How many threads that is: 0 means one per core.
-pub fn threads(wanted: usize) -> usize {
-    match wanted {
-        0 => thread::available_parallelism().map_or(1, NonZero::get),
-        wanted => wanted,
-    }
 }
 
 /// Runs of lines of about [`PORTION_BYTES`].

@@ -93,14 +93,13 @@ impl Merge {
         threads: usize,
         progress: Arc<WorkProgress>,
     ) -> Result<Merge, Fault> {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let mut merge = Merge {
             inputs: Vec::with_capacity(segments.len()),
             heads: BinaryHeap::with_capacity(segments.len()),
             held: Vec::new(),
             chosen: Vec::with_capacity(CHUNK_ROWS),
             chosen_bytes: 0,
-            threads: if threads == 0 { cores() } else { threads },
+            threads: gristmill_connectors::threads(threads),
             progress,
             sealed,
             keys: keys.filter(|_| sealed),

@@ -1,13 +1,14 @@
 //! The hashes of a source: what names it, and what proves a container.
 //!
 //! A long transcript is one source, and nothing can be done with it before it is known whether the lake has it. So it is hashed on
-//! several threads, which BLAKE3 allows: its hash is that of a tree, and subtrees don't depend on each other.
+//! several threads, which BLAKE3 allows: its hash is that of a tree, and subtrees don't depend on each other. The crate's own way to do so
+//! takes all of rayon's common threads, whatever number the user has set.
 
 use std::thread;
 
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 use gristmill_connectors::source::SourceKind;
-use gristmill_connectors::transcript::read::threads;
+use gristmill_connectors::threads;
 use gristmill_schemas::container::FOOTER_LENGTH;
 use sha2::{Digest, Sha256};
 

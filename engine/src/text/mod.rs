@@ -90,7 +90,8 @@ pub fn with_grain<T>(blob: &[u8], read: impl FnOnce(&Grain<'_>) -> Option<T>) ->
 }
 
 /// Opens `blob`, which is that of a row, and answers what `read` makes of the grain, which is `None` if it can't be read or is encrypted.
-/// What became a row was checked before, so it isn't judged again: a blob that was damaged since is read as far as it has fields.
+/// What became a row was checked before, so it isn't judged again: of a blob that was damaged since, what can be
+/// read of its fields is.
 pub fn with_grain_if_any<T>(blob: &[u8], read: impl FnOnce(Option<&Grain<'_>>) -> T) -> T {
     let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT);
     let grain = payload.as_ref().ok().and_then(|payload| Grain::decode_again(payload, Marks::default()).ok());

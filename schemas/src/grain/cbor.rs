@@ -4,10 +4,10 @@
 //! them can't be tricked by them.
 
 use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 
 use half::f16;
 
-use super::fields::Field;
 use super::msgpack::sorted_entries;
 use super::token::{Deviation, Reader, Token, check_count, finite, normalize, skip};
 use super::value::{Integer, Value};
@@ -90,6 +90,8 @@ impl<'a> CborReader<'a> {
 }
 
 impl<'a> Reader<'a> for CborReader<'a> {
+    const SHORT_TEXT: RangeInclusive<u8> = 0x60..=0x77;
+
     fn position(&self) -> usize {
         self.position
     }
@@ -110,12 +112,8 @@ impl<'a> Reader<'a> for CborReader<'a> {
         encoded_order(left, right)
     }
 
-    fn short_key(&mut self) -> Option<(&'static str, Field)> {
-        let (&head @ 0x60..=0x77, rest) = self.bytes.get(self.position..)?.split_first()? else { return None };
-        let length = usize::from(head & 0x1f);
-        let found = Field::from_key_bytes(rest.get(..length)?)?;
-        self.position += 1 + length;
-        Some(found)
+    fn move_to(&mut self, position: usize) {
+        self.position = position;
     }
 
     fn judges(&self) -> bool {

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 
-use super::fields::Field;
 use super::token::{Deviation, Reader, Token, check_count, finite, normalize};
 use super::value::{Integer, Value};
 use crate::error::{ErrorCode, GrainError};
@@ -83,6 +83,8 @@ impl<'a> MessagePackReader<'a> {
 }
 
 impl<'a> Reader<'a> for MessagePackReader<'a> {
+    const SHORT_TEXT: RangeInclusive<u8> = 0xa0..=0xbf;
+
     fn position(&self) -> usize {
         self.position
     }
@@ -148,12 +150,8 @@ impl<'a> Reader<'a> for MessagePackReader<'a> {
         }
     }
 
-    fn short_key(&mut self) -> Option<(&'static str, Field)> {
-        let (&head @ 0xa0..=0xbf, rest) = self.bytes.get(self.position..)?.split_first()? else { return None };
-        let length = usize::from(head & 0x1f);
-        let found = Field::from_key_bytes(rest.get(..length)?)?;
-        self.position += 1 + length;
-        Some(found)
+    fn move_to(&mut self, position: usize) {
+        self.position = position;
     }
 
     fn judges(&self) -> bool {

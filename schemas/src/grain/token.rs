@@ -8,6 +8,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use super::fields::Field;
 use crate::error::{ErrorCode, GrainError};
@@ -66,9 +67,22 @@ pub(super) trait Reader<'a> {
     /// Reads one token.
     fn token(&mut self) -> Result<Token<'a>, GrainError>;
 
+    /// The heads of texts so short that the head's lower five bits are their length.
+    const SHORT_TEXT: RangeInclusive<u8>;
+
+    /// Goes on at `position`.
+    fn move_to(&mut self, position: usize);
+
     /// Reads the key that comes next if it is the short key of a field in its usual form. Such a key needs no look at its text. Before any
     /// other the reader stays where it is.
-    fn short_key(&mut self) -> Option<(&'static str, Field)>;
+    fn short_key(&mut self) -> Option<(&'static str, Field)> {
+        let start = self.position();
+        let (head, rest) = self.bytes().get(start..)?.split_first()?;
+        let length = usize::from(head & 0x1f);
+        let found = Self::SHORT_TEXT.contains(head).then(|| Field::from_key_bytes(rest.get(..length)?))??;
+        self.move_to(start + 1 + length);
+        Some(found)
+    }
 
     /// False if the payload was walked before, so that nothing has to be judged again.
     fn judges(&self) -> bool;
