@@ -4,6 +4,7 @@
 //! identifiers in their spellings, whatever the case of ASCII letters, standing by themselves.
 
 use std::collections::BTreeSet;
+use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ use crate::sieve::Sieve;
 #[derive(Debug, Default)]
 pub(super) struct Needles {
     /// Addresses as digests.
-    digests: Strides<Ascii>,
+    digests: Strides<NearlyAscii>,
     /// Addresses as text in lower case.
     texts: Strides<Hex>,
     /// Identifiers in lower case.
@@ -69,17 +70,21 @@ const WINDOWS: usize = 4 << 20;
 /// Bytes of a digest that are looked for.
 const DIGEST_BYTES: usize = 24;
 
-/// Bytes of a window of identifiers: a narrow one leaves room for strides in short needles.
+/// Bytes of a window at least.
 const NARROW: usize = 4;
 
-/// Bytes that are looked at where a narrow window is met, if the needle has so many up to its end: few texts have the same.
+/// Bytes of a window at most: the more, the fewer texts have the same. They are looked at where a narrower window is met, too, if
+/// the needle has so many up to its end.
 const WIDE: usize = 8;
+
+/// How far from one place that is looked at to the next, at least, where needles have room for windows and strides.
+const STRIDE: usize = 3;
 
 /// Places of the table that tells how many needles have a window.
 const SHARING: usize = 1 << 16;
 
-/// Bytes of a needle from which on it has strides worth the name.
-const LONG: usize = 6;
+/// Bytes of a needle that has room for both.
+const LONG: usize = NARROW + STRIDE - 1;
 
 /// Bytes of an identifier from which on it is looked for.
 pub(super) const SHORTEST: usize = 4;
@@ -96,8 +101,8 @@ impl Needles {
             texts.push(address.to_string().into_bytes());
         }
         let mut needles = Needles { addresses: texts.len(), ..Needles::default() };
-        needles.digests = Strides::new((0..).zip(digests), 8);
-        needles.texts = Strides::new((0..).zip(texts), 8);
+        needles.digests = Strides::new((0..).zip(digests), WIDE);
+        needles.texts = Strides::new((0..).zip(texts), WIDE);
         let mut forms: BTreeSet<Vec<u8>> = BTreeSet::new();
         for identifier in identifiers {
             needles.spellings += 1;
@@ -161,13 +166,15 @@ impl Class for Alike {
     }
 }
 
-/// Eight bytes of ASCII or others: of the windows of digests one in 256 is ASCII.
+/// Eight bytes that are ASCII, but for one at most, as those of grains and texts mostly are, or others: of the windows of digests
+/// one in thirty is of this kind.
 #[derive(Debug, Default)]
-struct Ascii;
+struct NearlyAscii;
 
-impl Class for Ascii {
+impl Class for NearlyAscii {
     fn of(window: u64) -> bool {
-        window & 0x8080_8080_8080_8080 == 0
+        let beyond = window & 0x8080_8080_8080_8080;
+        beyond & beyond.wrapping_sub(1) == 0
     }
 }
 
@@ -193,7 +200,12 @@ fn bytes_at(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
             eight
         }
     };
-    Some(u64::from_le_bytes(eight) & (u64::MAX >> (64 - 8 * width)))
+    Some(u64::from_le_bytes(eight) & low_bytes(width))
+}
+
+/// The lowest `width` bytes of a number, eight at most.
+fn low_bytes(width: usize) -> u64 {
+    u64::MAX >> (64 - 8 * width)
 }
 
 /// The [`WIDE`] bytes that end with the window of `width` bytes at `at`, if there are so many.
@@ -211,8 +223,11 @@ impl Finder {
     pub(super) fn new(needles: impl IntoIterator<Item = (u32, Vec<u8>)>) -> Finder {
         let needles = needles.into_iter().filter(|(_, needle)| needle.len() >= SHORTEST);
         let (long, short): (Vec<_>, Vec<_>) = needles.partition(|(_, needle)| needle.len() >= LONG);
-        let groups = [long, short].into_iter().filter(|group| !group.is_empty());
-        Finder(groups.map(|group| Strides::new(group, NARROW)).collect())
+        let groups = [long, short].into_iter().filter_map(|group| {
+            let shortest = group.iter().map(|(_, needle)| needle.len()).min()?;
+            Some(Strides::new(group, (shortest + 1).saturating_sub(STRIDE).clamp(NARROW, WIDE)))
+        });
+        Finder(groups.collect())
     }
 
     /// Calls `note` for every place in `bytes` that holds one of them, with its number.
@@ -243,7 +258,7 @@ impl<C: Class + Default> Strides<C> {
                 let text = strides.text(needle);
                 let Some(bytes) = bytes_at(text, offset, width) else { continue };
                 match wide_at(text, offset, width) {
-                    _ if width != NARROW => {}
+                    _ if width == WIDE => {}
                     Some(wide) => strides.wide.add(wide),
                     None => strides.leading.add(bytes),
                 }
@@ -294,17 +309,42 @@ impl<C: Class + Default> Strides<C> {
             return;
         }
         let mut at = 0;
-        while let Some(window) = bytes_at(bytes, at, self.width) {
-            if self.sieves[usize::from(C::of(window))].may_have(window) && self.may_end(bytes, at, window) {
-                self.around(bytes, at, window, &mut note);
+        while let Some((place, window)) = self.candidate(bytes, at) {
+            if self.may_end(bytes, place, window) {
+                self.around(bytes, place, window, &mut note);
             }
-            at += self.stride;
+            at = place + self.stride;
         }
+    }
+
+    /// The first place from `at` on, a stride after the other, whose window may be one of a needle, and that window.
+    ///
+    /// A function of its own, so that the loop which goes through all bytes has the processor's registers for itself.
+    #[inline(never)]
+    fn candidate(&self, bytes: &[u8], mut at: usize) -> Option<(usize, u64)> {
+        let (stride, mask) = (self.stride, low_bytes(self.width));
+        let [these, others] = &self.sieves;
+        // Which kind comes next can't be foreseen.
+        let may_have = |window| select_unpredictable(C::of(window), others, these).may_have(window);
+        while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+            let window = u64::from_le_bytes(*eight) & mask;
+            if may_have(window) {
+                return Some((at, window));
+            }
+            at += stride;
+        }
+        while let Some(window) = bytes_at(bytes, at, self.width) {
+            if may_have(window) {
+                return Some((at, window));
+            }
+            at += stride;
+        }
+        None
     }
 
     /// False if no needle has before the end of `window`, which stands at `at`, what `bytes` have there.
     fn may_end(&self, bytes: &[u8], at: usize, window: u64) -> bool {
-        self.width != NARROW
+        self.width == WIDE
             || wide_at(bytes, at, self.width).is_some_and(|wide| self.wide.may_have(wide))
             || self.leading.may_have(window)
     }

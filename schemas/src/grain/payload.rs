@@ -64,12 +64,17 @@ impl Encoding {
 fn is_plain<'a>(mut reader: impl Reader<'a>) -> bool {
     let mut left: usize = 1;
     while left > 0 {
-        let children = match reader.token() {
+        left -= 1;
+        // Most tokens are such: of what is ASCII nothing else needs to be known.
+        if let Some((_, end)) = reader.short_text().filter(|(text, _)| text.is_ascii()) {
+            reader.move_to(end);
+            continue;
+        }
+        match reader.token() {
             Ok(Token::Text(text)) if !text.is_ascii() => return false,
             Ok(Token::Bytes(_)) | Err(_) => return false,
-            Ok(token) => token.children(),
-        };
-        left = (left - 1).saturating_add(children);
+            Ok(token) => left = left.saturating_add(token.children()),
+        }
     }
     true
 }

@@ -76,12 +76,19 @@ pub(super) trait Reader<'a> {
     /// Reads the key that comes next if it is the short key of a field in its usual form. Such a key needs no look at its text. Before any
     /// other the reader stays where it is.
     fn short_key(&mut self) -> Option<(&'static str, Field)> {
+        let (text, end) = self.short_text()?;
+        let found = Field::from_key_bytes(text)?;
+        self.move_to(end);
+        Some(found)
+    }
+
+    /// The bytes of the short text that comes next, and where it ends; the reader stays where it is.
+    fn short_text(&self) -> Option<(&'a [u8], usize)> {
         let start = self.position();
         let (head, rest) = self.bytes().get(start..)?.split_first()?;
         let length = usize::from(head & 0x1f);
-        let found = Self::SHORT_TEXT.contains(head).then(|| Field::from_key_bytes(rest.get(..length)?))??;
-        self.move_to(start + 1 + length);
-        Some(found)
+        let text = Self::SHORT_TEXT.contains(head).then(|| rest.get(..length))??;
+        Some((text, start + 1 + length))
     }
 
     /// False if the payload was walked before, so that nothing has to be judged again.
