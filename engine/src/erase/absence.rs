@@ -1,12 +1,13 @@
 //! The proof that nothing is left: every file of the lake is opened and searched.
 //!
-//! Parquet files are searched page by page, decompressed, dictionaries included, and once more as raw bytes for footers,
-//! bloom filters and page indexes; any other file as raw bytes, and the terms of a hexastore, which stand there without
+//! Parquet files are searched page by page, decompressed, dictionaries included, and as raw bytes wherever no such page lies: in
+//! headers, footers, bloom filters, page indexes and between them; any other file as raw bytes, and the terms of a hexastore, which stand there without
 //! anything between them, one by one. What is sealed is searched a third time, opened. What is found must be explained by a
 //! row that stays, in the same row group of the same file; what is found in a sidecar, by one of the sidecar's segment.
 //! Anything else is a remnant.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::AsArray;
@@ -24,7 +25,7 @@ use super::rows::OpenFile;
 use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
 use crate::lake::{Lake, is_sealed_file};
-use crate::segment::{ADDRESSES_FILE, MappedFile};
+use crate::segment::{ADDRESSES_FILE, MappedFile, page_bodies};
 
 /// What the search found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,20 +203,33 @@ struct Search<'a> {
 const PIECE: usize = 4 << 20;
 const OVERLAP: usize = 4 << 10;
 
+/// `bytes` in pieces that overlap.
+fn pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let starts = (0..bytes.len()).step_by(PIECE);
+    starts.filter_map(|start| bytes.get(start..(start + PIECE + OVERLAP).min(bytes.len())))
+}
+
+/// What stands before, between and behind `parts` of `bytes`, which come in order.
+fn outside<'b>(bytes: &'b [u8], parts: &'b [Range<usize>]) -> impl Iterator<Item = &'b [u8]> {
+    let starts = [0].into_iter().chain(parts.iter().map(|part| part.end));
+    let ends = parts.iter().map(|part| part.start).chain([bytes.len()]);
+    starts.zip(ends).filter_map(|(start, end)| bytes.get(start..end).filter(|bytes| !bytes.is_empty()))
+}
+
 impl Search<'_> {
     fn file(&self, path: &str, bytes: MappedFile) -> Result<Absence> {
         let groups = self.retained.groups.get(path);
         let explained = self.retained.explains(path);
         let raw: &[u8] = bytes.as_ref();
-        let mut found = Absence { files: 1, bytes: raw.len() as u64, ..Absence::default() };
-        let starts: Vec<usize> = (0..raw.len()).step_by(PIECE).collect();
-        let count = |start: usize| {
-            let piece = raw.get(start..(start + PIECE + OVERLAP).min(raw.len())).unwrap_or_default();
-            self.needles.count(piece, &mut Vec::with_capacity(piece.len()))
-        };
-        let counts: Vec<(u64, u64)> = starts.into_par_iter().map(count).collect();
+        let is_parquet = raw.starts_with(b"PAR1");
+        let bodies = if is_parquet { page_bodies(&bytes).file("can't search", path)? } else { Vec::new() };
+        let pieces: Vec<&[u8]> = outside(raw, &bodies).flat_map(pieces).collect();
+        let bytes_searched: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut found = Absence { files: 1, bytes: bytes_searched as u64, ..Absence::default() };
+        let count = |piece: &[u8]| self.needles.count(piece, &mut Vec::with_capacity(piece.len()));
+        let counts: Vec<(u64, u64)> = pieces.into_par_iter().map(count).collect();
         counts.into_iter().for_each(|counts| found.note(counts, explained));
-        if raw.starts_with(b"PAR1") {
+        if is_parquet {
             self.pages(path, bytes, groups, &mut found)?;
         } else if path.ends_with(HEXASTORE_FILE)
             && let Some(Ok(store)) = Arc::into_inner(bytes.0).map(Hexastore::open)
@@ -255,5 +269,28 @@ impl Search<'_> {
             }
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_outside_of_pages_is_all_that_is_searched_as_it_is() {
+        let bytes = b"PAR1headBODYheadBODYBODYfoot";
+        let outside = |parts: &[Range<usize>]| outside(bytes, parts).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(outside(&[8..12, 16..20, 20..24]), [&b"PAR1head"[..], b"head", b"foot"]);
+        assert_eq!(outside(&[]), [bytes]);
+        assert!(outside(&[0..10, 10..28]).is_empty());
+    }
+
+    #[test]
+    fn pieces_overlap_by_more_than_any_needle() {
+        let bytes: Vec<u8> = (0..2 * PIECE as u32 + 7).map(|at| (at % 251) as u8).collect();
+        let pieces: Vec<&[u8]> = pieces(&bytes).collect();
+        assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [PIECE + OVERLAP, PIECE + 7, 7]);
+        assert_eq!(pieces[0][PIECE..], pieces[1][..OVERLAP]);
+        assert_eq!(super::pieces(b"").count(), 0);
     }
 }

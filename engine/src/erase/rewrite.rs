@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
+use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Grain;
 use parquet::arrow::ArrowWriter;
 use rayon::prelude::*;
@@ -102,7 +103,9 @@ pub(super) fn without(
             }
             sink.copy_row_group(number, &source, group.number).file("can't write", id.as_str())?;
         } else {
-            let mut written = sink.row_group(number).file("can't write", id.as_str())?;
+            let at: Vec<u32> = gone.iter().map(|row| row - group.first).collect();
+            let written = sink.row_group_without(number, &source, group.number, &at, IdentityColumn::Blob.name());
+            let mut written = written.file("can't write", id.as_str())?;
             group.part(file, gone, &mut rows, |kept| written.write(kept).file("can't write", id.as_str()))?;
             sink.end_row_group(written).file("can't write", id.as_str())?;
         }

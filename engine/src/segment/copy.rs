@@ -12,8 +12,8 @@ use super::read::MappedFile;
 /// A file whose row groups can be copied, with its page indexes.
 #[derive(Clone)]
 pub(crate) struct CopySource {
-    bytes: MappedFile,
-    metadata: std::sync::Arc<ParquetMetaData>,
+    pub(super) bytes: MappedFile,
+    pub(super) metadata: std::sync::Arc<ParquetMetaData>,
 }
 
 impl CopySource {

@@ -7,18 +7,23 @@
 //! | `reader` | what are the rows of these row groups, with these columns? |
 //! | `write` | how do batches become the file, on all cores? |
 //! | `copy` | how does a row group become part of another file as it is? |
+//! | `splice` | and a column that loses some rows, with the pages that lose none? |
+//! | `pages` | where do the pages of a file lie? |
 //! | `addresses` | which row of the segment has this address? |
 
 mod addresses;
 mod copy;
 mod layout;
+mod pages;
 mod read;
 mod reader;
+mod splice;
 mod write;
 
 pub use addresses::{ADDRESSES_FILE, AddressIndex};
 pub(crate) use copy::CopySource;
 pub use layout::{ROW_GROUP_ROWS, grains_properties, records_properties, unsorted_grains_properties};
+pub(crate) use pages::page_bodies;
 pub(crate) use read::MappedFile;
 pub use reader::SegmentReader;
 pub use write::{RowGroup, SegmentFile};

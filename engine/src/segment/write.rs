@@ -10,17 +10,19 @@ use arrow::datatypes::SchemaRef;
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use rayon::prelude::*;
 use tempfile::NamedTempFile;
 
 use super::copy::CopySource;
+use super::splice::SplicedChunk;
 
 /// A Parquet file that is being written by many threads. Row groups may be encoded in any order; they stand in the file in
 /// the order of their numbers, whatever the threads do.
 pub struct SegmentFile {
     schema: SchemaRef,
+    properties: WriterPropertiesPtr,
     factory: ArrowRowGroupWriterFactory,
     tail: Mutex<Tail>,
 }
@@ -34,7 +36,8 @@ struct Tail {
 
 /// A row group that waits to be appended.
 enum Group {
-    Encoded(Vec<ArrowColumnChunk>),
+    /// Its columns; one of them may have been spliced, and has no rows among them.
+    Encoded(Vec<ArrowColumnChunk>, Option<SplicedChunk>),
     /// One of another file, by its number there.
     Copied(CopySource, usize),
 }
@@ -52,9 +55,11 @@ impl SegmentFile {
         let mut properties = properties;
         parquet::arrow::add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
         let sink = BufWriter::with_capacity(BUFFER, file.reopen()?);
-        let writer = SerializedFileWriter::new(sink, leaves.root_schema_ptr(), Arc::new(properties))?;
+        let properties = Arc::new(properties);
+        let writer = SerializedFileWriter::new(sink, leaves.root_schema_ptr(), Arc::clone(&properties))?;
         let factory = ArrowRowGroupWriterFactory::new(&writer, Arc::clone(&schema));
-        Ok(SegmentFile { schema, factory, tail: Mutex::new(Tail { writer, next: 0, waiting: BTreeMap::new() }) })
+        let tail = Mutex::new(Tail { writer, next: 0, waiting: BTreeMap::new() });
+        Ok(SegmentFile { schema, properties, factory, tail })
     }
 
     /// Begins row group `number`. Numbers count from 0, each comes once.
@@ -63,7 +68,25 @@ impl SegmentFile {
     /// [`ParquetError`].
     pub fn row_group(&self, number: usize) -> Result<RowGroup, ParquetError> {
         let writers = self.factory.create_column_writers(number)?;
-        Ok(RowGroup { number, schema: Arc::clone(&self.schema), writers })
+        Ok(RowGroup { number, schema: Arc::clone(&self.schema), writers, spliced: None })
+    }
+
+    /// Begins row group `number` with what stays of row group `from` of `source`, which has the same columns, without its rows
+    /// `gone` (ascending; 0 is the group's first). All columns of the rows that stay are to be written to it; of the column
+    /// `name` the pages are copied as far as they stay what they are.
+    ///
+    /// # Errors
+    /// [`ParquetError`], also if the columns differ.
+    pub(crate) fn row_group_without(
+        &self,
+        number: usize,
+        source: &CopySource,
+        from: usize,
+        gone: &[u32],
+        name: &str,
+    ) -> Result<RowGroup, ParquetError> {
+        let spliced = source.splice(from, name, gone, &self.properties)?;
+        Ok(RowGroup { spliced, ..self.row_group(number)? })
     }
 
     /// Ends `group`: it is written to the file as soon as all before it are.
@@ -72,7 +95,7 @@ impl SegmentFile {
     /// [`ParquetError`].
     pub fn end_row_group(&self, group: RowGroup) -> Result<(), ParquetError> {
         let chunks = group.writers.into_par_iter().map(ArrowColumnWriter::close).collect::<Result<_, _>>()?;
-        self.lock().append(group.number, Group::Encoded(chunks))
+        self.lock().append(group.number, Group::Encoded(chunks, group.spliced))
     }
 
     /// Encodes `batches`, one after another, as row group `number`.
@@ -117,6 +140,8 @@ pub struct RowGroup {
     number: usize,
     schema: SchemaRef,
     writers: Vec<ArrowColumnWriter>,
+    /// The column that is made of another file's pages.
+    spliced: Option<SplicedChunk>,
 }
 
 impl RowGroup {
@@ -132,7 +157,10 @@ impl RowGroup {
         if leaves.len() != self.writers.len() {
             return Err(ParquetError::General("the batch has other columns than the file".into()));
         }
-        self.writers.par_iter_mut().zip(&leaves).try_for_each(|(writer, leaf)| writer.write(leaf))
+        let spliced = self.spliced.as_ref().map(|chunk| chunk.leaf);
+        let written = self.writers.par_iter_mut().zip(&leaves).enumerate();
+        let written = written.filter(|(leaf, _)| Some(*leaf) != spliced);
+        written.try_for_each(|(_, (writer, leaf))| writer.write(leaf))
     }
 }
 
@@ -142,9 +170,12 @@ impl Tail {
         while let Some(rows) = self.waiting.remove(&self.next) {
             let mut group = self.writer.next_row_group()?;
             match rows {
-                Group::Encoded(chunks) => {
-                    for chunk in chunks {
-                        chunk.append_to_row_group(&mut group)?;
+                Group::Encoded(chunks, mut spliced) => {
+                    for (leaf, chunk) in chunks.into_iter().enumerate() {
+                        match spliced.take_if(|spliced| spliced.leaf == leaf) {
+                            Some(spliced) => spliced.append(&mut group)?,
+                            None => chunk.append_to_row_group(&mut group)?,
+                        }
                     }
                 }
                 Group::Copied(source, from) => source.append(from, &mut group)?,

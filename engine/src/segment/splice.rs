@@ -1,0 +1,331 @@
+//! Writing a column's chunk again without some of its rows: pages that keep all of theirs are copied as they are, so that only
+//! the others are compressed anew.
+//!
+//! Only for columns each of whose pages says everything by itself: bytes in every row, no dictionary, no statistics.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{ColumnChunkMetaData, OffsetIndexBuilder};
+use parquet::file::page_index::offset_index::PageLocation;
+use parquet::file::properties::WriterPropertiesPtr;
+use parquet::file::reader::ChunkReader;
+use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::file::writer::{SerializedPageWriter, SerializedRowGroupWriter, TrackedWrite};
+
+use super::copy::CopySource;
+use super::pages::PageHeader;
+use super::read::MappedFile;
+
+/// A column's chunk without some of the rows that it had.
+pub(crate) struct SplicedChunk {
+    /// The column's place among the leaves of the schema.
+    pub(super) leaf: usize,
+    bytes: Bytes,
+    close: Box<ColumnCloseResult>,
+}
+
+impl SplicedChunk {
+    /// Appends the chunk to `group`, whose next column it is.
+    pub(super) fn append<W: Write + Send>(self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
+        group.append_column(&self.bytes, *self.close)
+    }
+}
+
+/// A page of the chunk that there was.
+struct Page<'g> {
+    location: &'g PageLocation,
+    /// The number of its first row in the row group.
+    first: usize,
+    rows: usize,
+    /// Those of its rows that don't stay, by their numbers in the row group.
+    gone: &'g [u32],
+}
+
+impl Page<'_> {
+    fn stays(&self) -> bool {
+        self.gone.is_empty()
+    }
+
+    /// Its bytes in `file` and its header, if it has as many values as rows. An index that is wrong would give rows the values of
+    /// others.
+    fn stored(&self, file: &MappedFile) -> Option<(Bytes, PageHeader)> {
+        let PageLocation { offset, compressed_page_size, .. } = *self.location;
+        let page = file.get_bytes(offset.try_into().ok()?, compressed_page_size.try_into().ok()?).ok()?;
+        let header = PageHeader::of(&page).filter(|header| header.values == Some(self.rows))?;
+        Some((page, header))
+    }
+
+    /// The values of the rows that stay; `values` stands at the page's first row.
+    fn kept(&self, values: &mut ColumnReaderImpl<ByteArrayType>) -> Result<Vec<ByteArray>> {
+        let mut all = Vec::with_capacity(self.rows);
+        values.read_records(self.rows, None, None, &mut all)?;
+        let mut gone = self.gone.iter().map(|row| *row as usize).peekable();
+        let numbered = (self.first..).zip(all);
+        Ok(numbered.filter(|(row, _)| gone.next_if_eq(row).is_none()).map(|(_, value)| value).collect())
+    }
+
+    /// The pages at `locations`, which hold `rows` rows without `gone`.
+    fn all<'g>(locations: &'g [PageLocation], rows: usize, mut gone: &'g [u32]) -> Vec<Page<'g>> {
+        let starts = locations.iter().map(|location| location.first_row_index.max(0) as usize);
+        let ends = starts.clone().skip(1).chain([rows]);
+        let mut pages = Vec::with_capacity(locations.len());
+        for ((location, first), end) in locations.iter().zip(starts).zip(ends) {
+            let (here, after) = gone.split_at(gone.partition_point(|row| (*row as usize) < end));
+            gone = after;
+            pages.push(Page { location, first, rows: end.saturating_sub(first), gone: here });
+        }
+        pages
+    }
+}
+
+impl CopySource {
+    /// The chunk of the column `name` in row group `number`, encoded by `properties`, without the rows `gone` (ascending; 0 is
+    /// the group's first); `None` if the column is of another kind, no page keeps all its rows, or one isn't what the index says.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub(crate) fn splice(
+        &self,
+        number: usize,
+        name: &str,
+        gone: &[u32],
+        properties: &WriterPropertiesPtr,
+    ) -> Result<Option<SplicedChunk>> {
+        let Some(group) = self.metadata.row_groups().get(number) else { return Ok(None) };
+        let named = |column: &ColumnChunkMetaData| column.column_path().string() == name;
+        let Some(leaf) = group.columns().iter().position(named) else { return Ok(None) };
+        let column = group.column(leaf);
+        let index = self.metadata.offset_index().and_then(|index| index.get(number)?.get(leaf));
+        let Some(index) = index.filter(|_| says_all_by_page(column)) else { return Ok(None) };
+        let rows = group.num_rows().max(0) as usize;
+        let pages = Page::all(index.page_locations(), rows, gone);
+        if !pages.iter().any(Page::stays) || !pages.iter().all(|page| page.stored(&self.bytes).is_some()) {
+            return Ok(None);
+        }
+        let reader = Arc::new(self.bytes.clone());
+        let reader = SerializedPageReader::new(reader, column, rows, Some(index.page_locations().clone()))?;
+        let values = get_column_reader(column.column_descr_ptr(), Box::new(reader));
+        let ColumnReader::ByteArrayColumnReader(mut values) = values else { return Ok(None) };
+        let mut splice = Splice::default();
+        for run in pages.chunk_by(|left, right| left.stays() == right.stays()) {
+            if run.iter().all(Page::stays) {
+                values.skip_records(run.iter().map(|page| page.rows).sum())?;
+                for page in run {
+                    let Some((bytes, header)) = page.stored(&self.bytes) else { return Ok(None) };
+                    splice.copy(&bytes, header, page.rows);
+                }
+                continue;
+            }
+            let mut sink = TrackedWrite::new(Vec::new());
+            let writer = Box::new(SerializedPageWriter::new(&mut sink));
+            let close = match get_column_writer(column.column_descr_ptr(), Arc::clone(properties), writer) {
+                ColumnWriter::ByteArrayColumnWriter(mut writer) => {
+                    for page in run {
+                        writer.write_batch(&page.kept(&mut values)?, None, None)?;
+                    }
+                    writer.close()?
+                }
+                _ => return Ok(None),
+            };
+            if close.metadata.compression_codec() != column.compression_codec() || !says_all_by_page(&close.metadata) {
+                return Ok(None);
+            }
+            splice.append(&sink.into_inner()?, &close)?;
+        }
+        splice.close(leaf, column).map(Some)
+    }
+}
+
+/// True if the pages of `column` can be put together with others.
+fn says_all_by_page(column: &ColumnChunkMetaData) -> bool {
+    let levels = column.column_descr();
+    column.dictionary_page_offset().is_none()
+        && column.statistics().is_none()
+        && column.bloom_filter_offset().is_none()
+        && (levels.max_def_level(), levels.max_rep_level()) == (0, 0)
+}
+
+/// A chunk that grows page by page.
+#[derive(Default)]
+struct Splice {
+    bytes: Vec<u8>,
+    index: OffsetIndexBuilder,
+    uncompressed: i64,
+    rows: usize,
+}
+
+impl Splice {
+    /// Copies `page` with its `header` and its `rows`.
+    fn copy(&mut self, page: &[u8], header: PageHeader, rows: usize) {
+        self.uncompressed += (header.length + header.uncompressed) as i64;
+        self.page(0, page.len() as i32, rows);
+        self.bytes.extend_from_slice(page);
+    }
+
+    /// Appends the pages of a chunk that was just written, which are `bytes`.
+    fn append(&mut self, bytes: &[u8], close: &ColumnCloseResult) -> Result<()> {
+        let index = close.offset_index.as_ref();
+        let index = index.ok_or_else(|| ParquetError::General("pages were written without an index".into()))?;
+        for Page { location, rows, .. } in Page::all(index.page_locations(), close.rows_written as usize, &[]) {
+            self.page(location.offset, location.compressed_page_size, rows);
+        }
+        self.uncompressed += close.metadata.uncompressed_size();
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Notes a page of `size` bytes at `offset` from where the chunk ends now.
+    fn page(&mut self, offset: i64, size: i32, rows: usize) {
+        self.index.append_row_count(rows as i64);
+        self.index.append_offset_and_size(self.bytes.len() as i64 + offset, size);
+        self.rows += rows;
+    }
+
+    /// The chunk, which is one of `column` at the place `leaf`.
+    fn close(self, leaf: usize, column: &ColumnChunkMetaData) -> Result<SplicedChunk> {
+        let metadata = ColumnChunkMetaData::builder(column.column_descr_ptr())
+            .set_compression_codec(column.compression_codec())
+            .set_encodings_mask(*column.encodings_mask())
+            .set_total_compressed_size(self.bytes.len() as i64)
+            .set_total_uncompressed_size(self.uncompressed)
+            .set_num_values(self.rows as i64)
+            .set_data_page_offset(0)
+            .build()?;
+        let close = Box::new(ColumnCloseResult {
+            bytes_written: self.bytes.len() as u64,
+            rows_written: self.rows as u64,
+            metadata,
+            bloom_filter: None,
+            column_index: None,
+            offset_index: Some(self.index.build()),
+        });
+        Ok(SplicedChunk { leaf, bytes: self.bytes.into(), close })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BinaryArray, RecordBatch, StringArray};
+    use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+    use parquet::basic::{Compression, ZstdLevel};
+    use parquet::file::metadata::ColumnChunkMetaData;
+    use parquet::file::properties::{EnabledStatistics, WriterProperties};
+    use proptest::prelude::*;
+    use tempfile::NamedTempFile;
+
+    use super::*;
+    use crate::segment::{SegmentFile, SegmentReader};
+
+    fn schema() -> SchemaRef {
+        let fields = [Field::new("name", DataType::Utf8, true), Field::new("blob", DataType::Binary, false)];
+        Arc::new(Schema::new(fields.to_vec()))
+    }
+
+    fn properties() -> WriterProperties {
+        WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_statistics_enabled(EnabledStatistics::None)
+            .set_dictionary_enabled(false)
+            .set_write_batch_size(2)
+            .set_data_page_size_limit(300)
+            .build()
+    }
+
+    fn rows(numbers: impl Iterator<Item = u32>, blobs: &[Vec<u8>]) -> RecordBatch {
+        let (names, blobs): (Vec<_>, Vec<_>) = numbers.map(|row| (format!("row {row}"), &*blobs[row as usize])).unzip();
+        let columns: [arrow::array::ArrayRef; 2] =
+            [Arc::new(StringArray::from(names)), Arc::new(BinaryArray::from_vec(blobs))];
+        RecordBatch::try_new(schema(), columns.to_vec()).unwrap()
+    }
+
+    fn begun() -> (NamedTempFile, SegmentFile) {
+        let file = NamedTempFile::new().unwrap();
+        let segment = SegmentFile::create(&file, schema(), properties()).unwrap();
+        (file, segment)
+    }
+
+    fn source(file: &NamedTempFile) -> CopySource {
+        CopySource::open(MappedFile(Arc::new(std::fs::read(file.path()).unwrap().into()))).unwrap()
+    }
+
+    /// A file with `blobs` in one row group.
+    fn written(blobs: &[Vec<u8>]) -> CopySource {
+        let (file, segment) = begun();
+        segment.write_row_group(0, &[rows(0..blobs.len() as u32, blobs)]).unwrap();
+        segment.finish().unwrap();
+        source(&file)
+    }
+
+    fn blob_column(source: &CopySource) -> &ColumnChunkMetaData {
+        source.metadata.row_group(0).column(1)
+    }
+
+    proptest! {
+        #[test]
+        fn the_rows_that_stay_are_read_as_if_all_had_been_written_again(
+            blobs in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..120), any::<u8>()), 2..200),
+            share: u8,
+        ) {
+            let (blobs, drawn): (Vec<_>, Vec<u8>) = blobs.into_iter().unzip();
+            let all = 0..blobs.len() as u32;
+            let (kept, gone): (Vec<u32>, Vec<u32>) = all.partition(|row| drawn[*row as usize] >= share);
+            prop_assume!(!kept.is_empty());
+            let before = written(&blobs);
+            let (file, segment) = begun();
+            let mut group = segment.row_group_without(0, &before, 0, &gone, "blob").unwrap();
+            group.write(&rows(kept.iter().copied(), &blobs)).unwrap();
+            segment.end_row_group(group).unwrap();
+            prop_assert_eq!(segment.finish().unwrap(), kept.len() as u64);
+            let reader = SegmentReader::open(std::fs::read(file.path()).unwrap().into()).unwrap();
+            let batches = reader.read(0..1, None, 1_000).unwrap();
+            let batch = arrow::compute::concat_batches(&schema(), &batches.map(Result::unwrap).collect::<Vec<_>>()).unwrap();
+            prop_assert_eq!(batch, rows(kept.iter().copied(), &blobs));
+            // A page is found by its place in the index, so that single rows can be read.
+            let after = source(&file);
+            let index = &after.metadata.offset_index().unwrap()[0][1];
+            let pages = Page::all(index.page_locations(), kept.len(), &[]);
+            prop_assert_eq!(pages.iter().map(|page| page.rows).sum::<usize>(), kept.len());
+            prop_assert!(pages.iter().all(|page| page.rows > 0));
+            let ends = pages.iter().map(|page| page.location.offset + i64::from(page.location.compressed_page_size));
+            let (start, length) = blob_column(&after).byte_range();
+            let starts: Vec<i64> = pages.iter().map(|page| page.location.offset).chain([(start + length) as i64]).collect();
+            prop_assert_eq!(&[start as i64].into_iter().chain(ends).collect::<Vec<_>>(), &starts);
+        }
+    }
+
+    #[test]
+    fn pages_that_keep_their_rows_are_copied_byte_for_byte() {
+        let blobs: Vec<Vec<u8>> = (0..100_u8).map(|row| vec![row; 60]).collect();
+        let before = written(&blobs);
+        let properties = Arc::new(properties());
+        let chunk = before.splice(0, "blob", &[], &properties).unwrap().unwrap();
+        let (start, length) = blob_column(&before).byte_range();
+        assert_eq!(chunk.bytes, before.bytes.get_bytes(start, length as usize).unwrap());
+        assert_eq!(chunk.close.metadata.uncompressed_size(), blob_column(&before).uncompressed_size());
+        // Without the first row all pages but the first are the same.
+        let chunk = before.splice(0, "blob", &[0], &properties).unwrap().unwrap();
+        let second = before.metadata.offset_index().unwrap()[0][1].page_locations()[1].offset as u64;
+        let rest = before.bytes.get_bytes(second, (start + length - second) as usize).unwrap();
+        assert!(
+            chunk.bytes.ends_with(&rest)
+                && !chunk.bytes.ends_with(&before.bytes.get_bytes(start, length as usize).unwrap())
+        );
+    }
+
+    #[test]
+    fn columns_with_levels_or_without_a_whole_page_are_left_to_the_encoder() {
+        let before = written(&vec![b"alike".to_vec(); 40]);
+        let properties = Arc::new(properties());
+        let splice = |name, gone: &[u32]| before.splice(0, name, gone, &properties).unwrap().is_some();
+        assert!(splice("blob", &[0]));
+        assert!(!splice("name", &[0]), "it may be null");
+        assert!(!splice("blob", &(0..39).collect::<Vec<_>>()), "one row is left");
+        assert!(!splice("other", &[0]));
+    }
+}
