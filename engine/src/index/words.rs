@@ -72,11 +72,14 @@ pub struct WordSet {
     met: bool,
 }
 
-/// Words that were added lately, each at the place that its hash says: most words were said just before.
+/// Words that were added lately, each at the place that its hash says: most words were said just before. The lowest bit tells
+/// whether the word is watched for; that of the hash is known by the place.
 #[derive(Debug)]
 struct Recent(Box<[u64; RECENT]>);
 
 const RECENT: usize = 16_384;
+
+const WATCHED: u64 = 1;
 
 /// Bytes of a text that is kept to be compared with the next grain's.
 const REPEATED: usize = 128;
@@ -87,15 +90,19 @@ const LEAST_COMPACTED: usize = 1 << 18;
 impl Default for Recent {
     fn default() -> Recent {
         // What belongs elsewhere is never asked for here.
-        Recent(Box::new(std::array::from_fn(|place| place as u64 + 1)))
+        Recent(Box::new(std::array::from_fn(|place| place as u64 ^ (WATCHED << 1))))
     }
 }
 
 impl Recent {
-    /// False if `hash` was added lately; it is from now on.
-    fn is_new(&mut self, hash: u64) -> bool {
-        let place = hash as usize % RECENT;
-        std::mem::replace(&mut self.0[place], hash) != hash
+    /// Whether `hash` is watched for, if it was added lately.
+    fn is_watched(&self, hash: u64) -> Option<bool> {
+        let found = self.0[hash as usize % RECENT];
+        ((found ^ hash) & !WATCHED == 0).then_some(found & WATCHED != 0)
+    }
+
+    fn add(&mut self, hash: u64, is_watched: bool) {
+        self.0[hash as usize % RECENT] = hash & !WATCHED | u64::from(is_watched);
     }
 }
 
@@ -123,9 +130,12 @@ impl WordSet {
 
     /// Watches for the words of `list` in the blobs that are added from now on.
     pub(super) fn watch(&mut self, list: Option<&Arc<Watchlist>>) {
-        self.watched = list.cloned();
-        // What was found in the last texts was found of another list.
-        self.last.clear();
+        if self.watched.as_ref().map(Arc::as_ptr) != list.map(Arc::as_ptr) {
+            self.watched = list.cloned();
+            // What is known of the last texts and words is known of another list.
+            self.last.clear();
+            self.recent = Recent::default();
+        }
     }
 
     /// Adds a blob, which is `grain` if it can be read; answers whether it has a word that is watched for.
@@ -257,10 +267,12 @@ impl WordSet {
     }
 
     fn word(&mut self, hash: u64) {
-        if self.recent.is_new(hash) {
+        self.met |= self.recent.is_watched(hash).unwrap_or_else(|| {
+            let is_watched = self.watched.as_ref().is_some_and(|list| list.has(hash));
+            self.recent.add(hash, is_watched);
             self.words.push(hash);
-        }
-        self.met = self.met || self.watched.as_ref().is_some_and(|list| list.has(hash));
+            is_watched
+        });
     }
 
     /// Addresses may stand in the middle of a longer run of digits.
