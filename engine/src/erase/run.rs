@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::Utc;
+use futures::{StreamExt, TryStreamExt, stream};
 use gristmill_schemas::address::ContentAddress;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
@@ -25,7 +26,7 @@ use super::certificate::{
     Certificate, FORMAT, Ground, KEY_REMINDER, PSEUDONYMS, Proofs, Pseudonyms, REMINDER, Remaining, Scope, Snapshots,
     leaves, tree,
 };
-use super::glance::Examiner;
+use super::glance::{Examiner, Glance};
 use super::journal::{ERASURES, Item, Journal, keyed_hash};
 use super::matcher::{Hits, Matcher, NOBODY};
 use super::needles::Needles;
@@ -39,7 +40,7 @@ use super::survey::{Seen, Survey, type_name};
 use crate::error::{Context, EngineError, Result};
 use crate::ingest::KnownAddresses;
 use crate::keys::{Keyring, Secret};
-use crate::lake::{Change, Lake, Purged};
+use crate::lake::{Change, DataFile, Lake, Purged, Segment};
 
 /// How an erasure is to be done.
 #[derive(Debug)]
@@ -212,6 +213,21 @@ fn holds(proofs: &Proofs) -> bool {
     proofs.byte_search.is_proven() && proofs.survey.left == 0 && proofs.lookup.left == 0 && opened == 0
 }
 
+/// Segments, at most, that are being finished and published while one is written: the threads of the pool get to that when they would
+/// be idle, which one is as long as the other writes the last row group. So the next is begun before all that is done.
+const FINISHED: usize = 3;
+
+/// A segment that was written again.
+struct Published {
+    removed: DataFile,
+    /// The file with the rows that stay, if there are any.
+    added: Vec<DataFile>,
+    /// The file's name, and what its rows showed.
+    seen: Option<(String, Vec<Glance>)>,
+    /// Bytes of row groups that were copied as they are.
+    copied: u64,
+}
+
 struct Run<'a> {
     lake: &'a mut Lake,
     request: &'a Request,
@@ -322,23 +338,20 @@ impl Run<'_> {
         if rows.is_empty() {
             return Ok(0);
         }
+        let segments =
+            rows.into_iter().filter_map(|(number, rows)| Some((survey.segments.get(number as usize)?, rows)));
+        let rewritten = stream::iter(segments).map(|(segment, rows)| self.rewrite(segment, rows, examiner.clone()));
+        let published: Vec<Published> =
+            rewritten.buffered(1).map(|rewritten| self.publish(rewritten)).buffered(FINISHED).try_collect().await?;
         let mut change = Change { changes_rows: true, ..Change::default() };
         let mut bytes = 0;
-        let mut written: Option<Rewritten> = None;
-        for (number, rows) in rows {
-            let Some(segment) = survey.segments.get(number as usize) else { continue };
-            let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
-            let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
-            let text = self.lake.sidecars().text(self.lake.location(), segment).await;
-            let examiner = examiner.clone();
-            let rewrite = move || pool.install(|| without(&location, &file, text.as_ref(), &rows, examiner.as_deref()));
-            let rewriting = tokio::task::spawn_blocking(rewrite);
-            // One is finished and published while the next is written.
-            bytes += self.publish(&mut change, written.take()).await?;
-            written = rewriting.await.file("can't finish", "a segment")??;
-            change.removed.push(segment.file.clone());
+        for Published { removed, added, seen, copied } in published {
+            bytes += added.iter().map(|file| file.size).sum::<u64>();
+            change.removed.push(removed);
+            change.added.extend(added);
+            self.seen.extend(seen);
+            self.journal.bytes_copied += copied;
         }
-        bytes += self.publish(&mut change, written).await?;
         change.info.insert("erasure".to_owned(), self.journal.id.clone().into());
         // After a conflict the next survey sees what is left.
         match self.lake.grains.commit(change, "erase", 0).await {
@@ -348,17 +361,35 @@ impl Run<'_> {
         Ok(bytes)
     }
 
-    /// Publishes a segment that was written again; answers its bytes.
-    async fn publish(&mut self, change: &mut Change, written: Option<Rewritten>) -> Result<u64> {
-        let Some(mut written) = written else { return Ok(0) };
-        self.seen.extend(written.seen.take().map(|seen| (written.file_name(), seen)));
-        self.journal.bytes_copied += written.copied;
+    /// Writes `segment` again without `rows`.
+    async fn rewrite(
+        &self,
+        segment: &Segment,
+        rows: Vec<u32>,
+        examiner: Option<Arc<Examiner>>,
+    ) -> Result<(DataFile, Option<Rewritten>)> {
+        let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
+        let (location, pool) = (self.lake.location().clone(), Arc::clone(&self.pool));
+        let text = self.lake.sidecars().text(self.lake.location(), segment).await;
+        let rewrite = move || pool.install(|| without(&location, &file, text.as_ref(), &rows, examiner.as_deref()));
+        let rewritten = tokio::task::spawn_blocking(rewrite).await.file("can't finish", "a segment")??;
+        Ok((segment.file.clone(), rewritten))
+    }
+
+    /// Finishes and publishes what was written again.
+    async fn publish(&self, rewritten: Result<(DataFile, Option<Rewritten>)>) -> Result<Published> {
+        let (removed, rewritten) = rewritten?;
+        let Some(mut rewritten) = rewritten else {
+            return Ok(Published { removed, added: Vec::new(), seen: None, copied: 0 });
+        };
+        let seen = rewritten.seen.take().map(|seen| (rewritten.file_name(), seen));
+        let copied = rewritten.copied;
         let pool = Arc::clone(&self.pool);
-        let finishing = tokio::task::spawn_blocking(move || pool.install(|| written.finish()));
+        let finishing = tokio::task::spawn_blocking(move || pool.install(|| rewritten.finish()));
         let segment = finishing.await.file("can't finish", "a segment")??;
-        let bytes = segment.size;
-        self.lake.publish_segment(change, segment).await?;
-        Ok(bytes)
+        let mut change = Change::default();
+        self.lake.publish_segment(&mut change, segment).await?;
+        Ok(Published { removed, added: change.added, seen, copied })
     }
 
     /// Surveys the lake again until nothing is left, then removes files for good. Answers the last survey.
