@@ -84,7 +84,6 @@ pub fn grains_properties() -> WriterProperties {
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_data_page_size_limit(PAGE_BYTES)
         .set_column_data_page_size_limit(column(IdentityColumn::Blob.name()), BLOB_PAGE_BYTES)
-        .set_bloom_filter_max_ndv(ROW_GROUP_ROWS as u64)
         .set_sorting_columns(sorting_columns());
     let unrepeated = UNREPEATED.iter().map(|field| field.name());
     for name in [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name()].into_iter().chain(unrepeated) {
@@ -118,4 +117,24 @@ fn sorting_columns() -> Option<Vec<SortingColumn>> {
         .iter()
         .map(|field| Some(SortingColumn { column_idx: place(field)? as i32, descending: false, nulls_first: true }))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bloom_filters_stand_on_the_columns_that_are_looked_up_and_on_no_other() {
+        let properties = grains_properties();
+        let leaves = parquet::arrow::ArrowSchemaConverter::new().convert(&grains_schema()).unwrap();
+        let filtered = leaves.columns().iter().filter_map(|leaf| {
+            let filter = properties.bloom_filter_properties(leaf.path())?;
+            Some((leaf.path().string(), filter.ndv()))
+        });
+        let mut expected = LOOKED_UP.map(|name| (name.to_owned(), ROW_GROUP_ROWS as u64));
+        expected.sort();
+        let mut filtered: Vec<_> = filtered.collect();
+        filtered.sort();
+        assert_eq!(filtered, expected);
+    }
 }

@@ -1,7 +1,8 @@
 //! Writing a column's chunk again without some of its rows: pages that keep all of theirs are copied as they are, so that only
 //! the others are compressed anew.
 //!
-//! Only for columns each of whose pages says everything by itself: bytes in every row, no dictionary, no statistics.
+//! Only for columns each of whose pages says everything by itself: bytes in every row, no dictionary, no statistics. Where the column
+//! had a Bloom filter, the new chunk has none, so it's only for columns that shall have none.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -102,7 +103,8 @@ impl CopySource {
         let Some(leaf) = group.columns().iter().position(named) else { return Ok(None) };
         let column = group.column(leaf);
         let index = self.metadata.offset_index().and_then(|index| index.get(number)?.get(leaf));
-        let Some(index) = index.filter(|_| says_all_by_page(column)) else { return Ok(None) };
+        let shall_have_filter = properties.bloom_filter_properties(column.column_path()).is_some();
+        let Some(index) = index.filter(|_| says_all_by_page(column) && !shall_have_filter) else { return Ok(None) };
         let rows = group.num_rows().max(0) as usize;
         let pages = Page::all(index.page_locations(), rows, gone);
         if !pages.iter().any(Page::stays) || !pages.iter().all(|page| page.stored(&self.bytes).is_some()) {
@@ -147,7 +149,6 @@ fn says_all_by_page(column: &ColumnChunkMetaData) -> bool {
     let levels = column.column_descr();
     column.dictionary_page_offset().is_none()
         && column.statistics().is_none()
-        && column.bloom_filter_offset().is_none()
         && (levels.max_def_level(), levels.max_rep_level()) == (0, 0)
 }
 
@@ -213,28 +214,25 @@ impl Splice {
 mod tests {
     use arrow::array::{BinaryArray, RecordBatch, StringArray};
     use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-    use parquet::basic::{Compression, ZstdLevel};
     use parquet::file::metadata::ColumnChunkMetaData;
-    use parquet::file::properties::{EnabledStatistics, WriterProperties};
+    use parquet::file::properties::WriterProperties;
+    use parquet::schema::types::ColumnPath;
     use proptest::prelude::*;
     use tempfile::NamedTempFile;
 
     use super::*;
-    use crate::segment::{SegmentFile, SegmentReader};
+    use crate::segment::{SegmentFile, SegmentReader, unsorted_grains_properties};
 
     fn schema() -> SchemaRef {
         let fields = [Field::new("name", DataType::Utf8, true), Field::new("blob", DataType::Binary, false)];
         Arc::new(Schema::new(fields.to_vec()))
     }
 
+    /// Those of segments, but for pages of few rows.
     fn properties() -> WriterProperties {
-        WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .set_statistics_enabled(EnabledStatistics::None)
-            .set_dictionary_enabled(false)
-            .set_write_batch_size(2)
-            .set_data_page_size_limit(300)
-            .build()
+        let blob = ColumnPath::from("blob");
+        let properties = unsorted_grains_properties().into_builder();
+        properties.set_write_batch_size(2).set_column_data_page_size_limit(blob, 300).build()
     }
 
     fn rows(numbers: impl Iterator<Item = u32>, blobs: &[Vec<u8>]) -> RecordBatch {
@@ -244,9 +242,9 @@ mod tests {
         RecordBatch::try_new(schema(), columns.to_vec()).unwrap()
     }
 
-    fn begun() -> (NamedTempFile, SegmentFile) {
+    fn begun(properties: WriterProperties) -> (NamedTempFile, SegmentFile) {
         let file = NamedTempFile::new().unwrap();
-        let segment = SegmentFile::create(&file, schema(), properties()).unwrap();
+        let segment = SegmentFile::create(&file, schema(), properties).unwrap();
         (file, segment)
     }
 
@@ -256,7 +254,7 @@ mod tests {
 
     /// A file with `blobs` in one row group.
     fn written(blobs: &[Vec<u8>]) -> CopySource {
-        let (file, segment) = begun();
+        let (file, segment) = begun(properties());
         segment.write_row_group(0, &[rows(0..blobs.len() as u32, blobs)]).unwrap();
         segment.finish().unwrap();
         source(&file)
@@ -277,7 +275,7 @@ mod tests {
             let (kept, gone): (Vec<u32>, Vec<u32>) = all.partition(|row| drawn[*row as usize] >= share);
             prop_assume!(!kept.is_empty());
             let before = written(&blobs);
-            let (file, segment) = begun();
+            let (file, segment) = begun(properties());
             let mut group = segment.row_group_without(0, &before, 0, &gone, "blob").unwrap();
             group.write(&rows(kept.iter().copied(), &blobs)).unwrap();
             segment.end_row_group(group).unwrap();
@@ -316,6 +314,20 @@ mod tests {
             chunk.bytes.ends_with(&rest)
                 && !chunk.bytes.ends_with(&before.bytes.get_bytes(start, length as usize).unwrap())
         );
+    }
+
+    #[test]
+    fn a_bloom_filter_of_the_column_is_left_behind_where_it_shall_have_none() {
+        let with_filter = || properties().into_builder().set_column_bloom_filter_enabled("blob".into(), true).build();
+        let blobs = vec![b"alike".to_vec(); 200];
+        let (file, segment) = begun(with_filter());
+        segment.write_row_group(0, &[rows(0..200, &blobs)]).unwrap();
+        segment.finish().unwrap();
+        let before = source(&file);
+        assert!(blob_column(&before).bloom_filter_offset().is_some());
+        let chunk = before.splice(0, "blob", &[0], &Arc::new(properties())).unwrap().unwrap();
+        assert_eq!(chunk.close.metadata.bloom_filter_offset(), None);
+        assert!(before.splice(0, "blob", &[0], &Arc::new(with_filter())).unwrap().is_none());
     }
 
     #[test]
