@@ -14,10 +14,9 @@ use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver};
-use rustc_hash::FxBuildHasher;
 
 use super::known::KnownAddresses;
-use super::prove::{ProvenMorsel, ProvenRow};
+use super::proven::ProvenBatch;
 use crate::apply::Ground;
 use crate::erase::rejects::MANIFEST;
 use crate::erase::rows::{OpenFile, address_at, texts};
@@ -34,16 +33,12 @@ pub(super) struct Judged {
     pub(super) denied: Vec<(StateRow, GrainError)>,
 }
 
-/// Where new grains are found that the lake doesn't have yet. Every grain of a batch stands in it, so hashing must cost little;
-/// addresses are hashes themselves.
-type Batch<'p> = HashMap<ContentAddress, (&'p ProvenMorsel, &'p ProvenRow), FxBuildHasher>;
-
-/// Judges `claims`, which came with the grains `proven`, for `lake` at `now` (microseconds since 1970).
+/// Judges `claims`, which came with the grains of `batch`, for `lake` at `now` (microseconds since 1970).
 pub(super) async fn judge(
     lake: &Lake,
     known: &KnownAddresses,
     claims: Vec<StateRow>,
-    proven: &[ProvenMorsel],
+    batch: &ProvenBatch,
     resolver: &dyn KeyResolver,
     now: i64,
 ) -> Result<Judged> {
@@ -53,18 +48,16 @@ pub(super) async fn judge(
     if acts.is_empty() {
         return Ok(judged);
     }
-    let rows = proven.iter().flat_map(|morsel| morsel.rows.iter().map(move |row| (row.address, (morsel, row))));
-    let batch: Batch<'_> = rows.collect();
     let pairs: Vec<(ContentAddress, Option<ContentAddress>)> =
         acts.iter().filter_map(|claim| Some((claim.content_address.parse().ok()?, successor_of(claim)))).collect();
-    let ground = ground(lake, known, &batch, &pairs).await?;
+    let ground = ground(lake, known, batch, &pairs).await?;
     let successors: HashSet<ContentAddress> = pairs.iter().filter_map(|(_, successor)| *successor).collect();
-    let delivered = delivered(lake, known, successors.iter().filter(|address| !batch.contains_key(*address))).await?;
+    let delivered = delivered(lake, known, successors.iter().filter(|address| batch.find(address).is_none())).await?;
     let gate = Gate { now: (now / 1_000_000).max(0) as u64, known: &ground };
     for claim in acts {
         let act = match successor_of(&claim) {
             Some(successor) => {
-                let bytes = batch.get(&successor).map(|(morsel, row)| morsel.morsel.item(row.item as usize));
+                let bytes = batch.find(&successor).map(|(morsel, row)| morsel.morsel.item(row.item as usize));
                 bytes.or_else(|| delivered.get(&successor).map(Vec::as_slice))
             }
             None => None,
@@ -117,7 +110,7 @@ fn one(
 async fn ground(
     lake: &Lake,
     known: &KnownAddresses,
-    batch: &Batch<'_>,
+    batch: &ProvenBatch,
     pairs: &[(ContentAddress, Option<ContentAddress>)],
 ) -> Result<Ground> {
     let targets: HashSet<ContentAddress> = pairs.iter().map(|(target, _)| *target).collect();
@@ -133,7 +126,7 @@ async fn ground(
         if !seen.insert(address) {
             continue;
         }
-        match batch.get(&address).and_then(|(morsel, row)| facts(morsel.morsel.item(row.item as usize))) {
+        match batch.find(&address).and_then(|(morsel, row)| facts(morsel.morsel.item(row.item as usize))) {
             Some(facts) => {
                 wanted.extend(&facts.parents);
                 fresh.insert(address, facts);

@@ -80,11 +80,6 @@ impl KnownAddresses {
         Some(row)
     }
 
-    /// The grains that must not come back.
-    pub(super) fn erased(&self) -> &ErasedGrains {
-        &self.erased
-    }
-
     /// True if the lake has `address`.
     pub fn contains(&self, address: &ContentAddress) -> bool {
         self.find(address).is_some()

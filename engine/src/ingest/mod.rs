@@ -28,6 +28,7 @@ mod known;
 pub(crate) mod morsel;
 mod plan;
 pub(crate) mod prove;
+mod proven;
 mod report;
 mod run;
 mod scan;

@@ -1,20 +1,11 @@
 //! Planning a segment: which grains are new, and in which order they stand.
 
-use std::collections::HashSet;
-
 use gristmill_schemas::columns::split_sort_key;
 use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use super::known::KnownAddresses;
-use super::prove::{ProvenMorsel, ProvenRow};
-
-/// A grain of a batch: its morsel and its place among the morsel's good grains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) morsel: u32,
-    pub(super) row: u32,
-}
+use super::proven::{Place, ProvenBatch};
 
 /// The rows of a segment.
 #[derive(Debug)]
@@ -27,45 +18,48 @@ pub(super) struct Plan {
     pub(super) erased: u64,
 }
 
-impl Place {
-    /// The grain.
-    pub(super) fn of(self, morsels: &[ProvenMorsel]) -> Option<(&ProvenMorsel, &ProvenRow)> {
-        let morsel = morsels.get(self.morsel as usize)?;
-        Some((morsel, morsel.rows.get(self.row as usize)?))
-    }
+/// What becomes of a grain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    New,
+    Duplicate,
+    Erased,
 }
 
-/// Plans the segment of `morsels`. The first of several equal grains stays.
-pub(super) fn plan(morsels: &[ProvenMorsel], known: &KnownAddresses) -> Plan {
-    let fresh: Vec<Vec<bool>> = morsels
-        .par_iter()
-        .map(|morsel| morsel.rows.iter().map(|row| !known.contains(&row.address)).collect())
-        .collect();
-    let is_erased = |row: &&ProvenRow| known.is_erased(&row.address);
-    let erased: HashSet<[u8; 32]> = match known.erased().is_empty() {
-        true => HashSet::new(),
-        false => {
-            let rows = morsels.par_iter().flat_map_iter(|morsel| &morsel.rows);
-            rows.filter(is_erased).map(|row| *row.address.as_bytes()).collect()
-        }
+/// Plans the segment of `batch`. The first of several equal grains stays.
+pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses) -> Plan {
+    let morsels = batch.morsels();
+    let fate_of = |place: Place, address| match batch.first(address) {
+        _ if known.is_erased(address) => Fate::Erased,
+        first if first == Some(place) && !known.contains(address) => Fate::New,
+        _ => Fate::Duplicate,
     };
-    let mut refused = 0;
-    let found: usize = morsels.iter().map(|morsel| morsel.rows.len()).sum();
-    let mut seen = HashSet::with_capacity_and_hasher(found, rustc_hash::FxBuildHasher);
+    let fates: Vec<Vec<Fate>> = (0_u32..)
+        .zip(morsels)
+        .collect::<Vec<_>>()
+        .into_par_iter()
+        .map(|(morsel, proven)| {
+            let rows = (0..).zip(&proven.rows);
+            rows.map(|(row, found)| fate_of(Place { morsel, row }, &found.address)).collect()
+        })
+        .collect();
+    let found: usize = fates.iter().map(Vec::len).sum();
+    let (mut duplicates, mut erased) = (0, 0);
     let mut persons = Persons::default();
     let mut sortable = Vec::with_capacity(found);
-    for (number, (morsel, fresh)) in morsels.iter().zip(&fresh).enumerate() {
-        for (at, (row, fresh)) in morsel.rows.iter().zip(fresh).enumerate() {
-            if erased.contains(row.address.as_bytes()) {
-                refused += 1;
-            } else if *fresh && seen.insert(*row.address.as_bytes()) {
-                let (person, created) = split_sort_key(morsel.key(row));
-                let place = Place { morsel: number as u32, row: at as u32 };
-                sortable.push(Sortable { person: persons.number(person), created, place });
+    for (number, (morsel, fates)) in morsels.iter().zip(&fates).enumerate() {
+        for (at, (row, fate)) in morsel.rows.iter().zip(fates).enumerate() {
+            match fate {
+                Fate::Erased => erased += 1,
+                Fate::Duplicate => duplicates += 1,
+                Fate::New => {
+                    let (person, created) = split_sort_key(morsel.key(row));
+                    let place = Place { morsel: number as u32, row: at as u32 };
+                    sortable.push(Sortable { person: persons.number(person), created, place });
+                }
             }
         }
     }
-    drop(seen);
     let ranks = persons.ranks();
     sortable.par_iter_mut().for_each(|row| row.person = ranks.get(row.person as usize).copied().unwrap_or_default());
     sortable.par_sort_unstable_by(|left, right| {
@@ -74,8 +68,7 @@ pub(super) fn plan(morsels: &[ProvenMorsel], known: &KnownAddresses) -> Plan {
             address(left).cmp(&address(right))
         })
     });
-    let duplicates = (found - sortable.len()) as u64 - refused;
-    Plan { order: sortable.into_iter().map(|row| row.place).collect(), duplicates, erased: refused }
+    Plan { order: sortable.into_iter().map(|row| row.place).collect(), duplicates, erased }
 }
 
 /// A row by what orders it, as numbers: comparing them touches no other memory.

@@ -81,6 +81,9 @@ pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
     let mut next = 0;
     while next < proven.morsel.len() {
         next = prove_run(&mut proven, next, judgement);
+        // The keys of one source are about as long as each other.
+        let to_come = proven.keys.len() / next * (proven.morsel.len() - next);
+        proven.keys.reserve(to_come.min(proven.morsel.bytes));
     }
     proven.rejects.sort_by_key(|refusal| refusal.row.ordinal);
     proven

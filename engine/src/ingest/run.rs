@@ -25,7 +25,8 @@ use super::claims;
 use super::known::KnownAddresses;
 use super::morsel::{Admitted, Morsels, Next};
 use super::plan::plan;
-use super::prove::{Judgement, ProvenMorsel, Refusal, prove};
+use super::prove::{Judgement, Refusal, prove};
+use super::proven::ProvenBatch;
 use super::report::{IngestReport, OnError};
 use super::together::arrange;
 use super::write::{Run, write};
@@ -164,7 +165,7 @@ impl Strays {
 
 /// What writing a segment yields: the grains for another attempt, the segment if there is anything new, and what was left
 /// out.
-type Written = (Arc<Vec<ProvenMorsel>>, Option<WrittenSegment>, LeftOut);
+type Written = (Arc<ProvenBatch>, Option<WrittenSegment>, LeftOut);
 
 /// A batch whose segment is being written.
 struct Writing {
@@ -368,7 +369,7 @@ impl<'l> Ingest<'l> {
     }
 
     /// Leaves of what the manifests claim what the lifecycle gate permits.
-    async fn judge_claims(&mut self, batch: &mut Batch, proven: &[ProvenMorsel]) -> Result<()> {
+    async fn judge_claims(&mut self, batch: &mut Batch, proven: &ProvenBatch) -> Result<()> {
         let claims = std::mem::take(&mut batch.states).into_iter().filter_map(|claim| self.known.permitted(claim));
         let resolver = &*self.options.resolver;
         let judged = claims::judge(self.lake, &self.known, claims.collect(), proven, resolver, self.now).await?;
@@ -388,9 +389,9 @@ impl<'l> Ingest<'l> {
     }
 
     /// Counts what was found, and collects what was refused.
-    fn account(&mut self, proven: &[ProvenMorsel]) -> Result<Vec<RejectRow>> {
+    fn account(&mut self, proven: &ProvenBatch) -> Result<Vec<RejectRow>> {
         let mut refused = Vec::new();
-        for morsel in proven {
+        for morsel in proven.morsels() {
             self.report.grains_read += morsel.morsel.len() as u64;
             for (mark, count) in &morsel.marks {
                 *self.report.marks.entry(mark.name().to_owned()).or_default() += count;
@@ -408,12 +409,16 @@ impl<'l> Ingest<'l> {
     }
 
     /// A dry run remembers what it would have written.
-    async fn pretend(&mut self, proven: Arc<Vec<ProvenMorsel>>) -> Result<()> {
+    async fn pretend(&mut self, proven: Arc<ProvenBatch>) -> Result<()> {
         let (index, rows, left_out) = self
             .on_cores(move |work| {
                 let plan = plan(&proven, &work.known);
-                let addresses: Vec<_> =
-                    plan.order.iter().filter_map(|place| place.of(&proven)).map(|(_, row)| row.address).collect();
+                let addresses: Vec<_> = plan
+                    .order
+                    .iter()
+                    .filter_map(|place| place.of(proven.morsels()))
+                    .map(|(_, row)| row.address)
+                    .collect();
                 let index = AddressIndex::open(AddressIndex::build(&addresses).into());
                 Ok((index.file("can't index", "addresses")?, addresses.len(), LeftOut::of(&plan)))
             })
@@ -519,7 +524,7 @@ struct Work {
 }
 
 impl Work {
-    fn prove(&self, morsels: Vec<super::morsel::Morsel>) -> Vec<ProvenMorsel> {
+    fn prove(&self, morsels: Vec<super::morsel::Morsel>) -> ProvenBatch {
         let judgement = Judgement {
             mode: self.options.mode,
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
@@ -527,7 +532,7 @@ impl Work {
             now: self.now,
             keys: self.keys.as_deref(),
         };
-        morsels
+        let proven = morsels
             .into_par_iter()
             .map(|morsel| {
                 let (grains, bytes) = (morsel.len() as u64, morsel.bytes as u64);
@@ -536,17 +541,18 @@ impl Work {
                 WorkProgress::add(&self.progress.bytes, bytes);
                 proven
             })
-            .collect()
+            .collect();
+        ProvenBatch::of(proven)
     }
 
     /// Plans and writes the segment, if there is anything new; gives the grains back for another attempt.
-    fn write(&self, proven: Arc<Vec<ProvenMorsel>>) -> Result<Written> {
+    fn write(&self, proven: Arc<ProvenBatch>) -> Result<Written> {
         let plan = plan(&proven, &self.known);
         if plan.order.is_empty() {
             return Ok((proven, None, LeftOut::of(&plan)));
         }
         let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now, keys: self.keys.as_deref() };
-        let segment = write(&self.location, &proven, &plan, run, self.options.indexes)?;
+        let segment = write(&self.location, proven.morsels(), &plan, run, self.options.indexes)?;
         Ok((proven, Some(segment), LeftOut::of(&plan)))
     }
 }

@@ -12,8 +12,8 @@ use gristmill_schemas::sign::{KeyResolver, SelfContained};
 
 use super::admit::{Admission, Door};
 use super::morsel::{Morsel, Morsels, Next};
-use super::plan::Place;
 use super::prove::{Judgement, prove};
+use super::proven::Place;
 use super::write::{Run, project};
 use crate::error::{Context, EngineError, Result};
 use crate::lake::Ledger;

@@ -8,8 +8,9 @@ use rayon::prelude::*;
 use std::collections::HashSet;
 
 use super::morsel::Admitted;
-use super::plan::{Place, Plan};
+use super::plan::Plan;
 use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow};
+use super::proven::Place;
 use crate::error::{Context, Result};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::keys::LakeKeys;
