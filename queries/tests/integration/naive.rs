@@ -295,6 +295,8 @@ impl Session<'_> {
         let time = |value: &Value| TimePoint::of(value).unwrap().resolve(self.now_ms);
         let members: Vec<String> = match &*value {
             Json::Array(items) => items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect(),
+            // As an object that is a map is its canonical JSON in the column.
+            map @ Json::Object(_) if matches!(condition.field, Field::Known(_)) => vec![text(map)],
             other => other.as_str().map(str::to_owned).into_iter().collect(),
         };
         Ok(match &condition.test {
