@@ -14,7 +14,7 @@ use super::matcher::{Hits, Matcher, NOBODY, PersonNumber};
 use super::reason::{Judge, Reason, Reasons};
 use super::request::Request;
 use super::rows::{address_at, text_at, texts};
-use super::sifter::Sifter;
+use super::sifter::{Sifter, SifterScratch};
 use super::survey::Found;
 use crate::index::Watchlist;
 use crate::policy::{Mode, Policy};
@@ -118,7 +118,7 @@ impl Examiner {
     ) -> Glance {
         let mut out = Glance::default();
         let cells = Cells::of(batch);
-        let mut scratch = Vec::new();
+        let mut scratch = SifterScratch::default();
         for (row, at) in rows {
             let Some(blobs) = cells.blobs else { break };
             if attention == Attention::Close && self.passes_over(&cells, at, &mut scratch) {
@@ -133,7 +133,7 @@ impl Examiner {
     }
 
     /// True if there is nothing to see at the row `at` of `cells`.
-    fn passes_over(&self, cells: &Cells<'_>, at: usize, scratch: &mut Vec<u8>) -> bool {
+    fn passes_over(&self, cells: &Cells<'_>, at: usize, scratch: &mut SifterScratch) -> bool {
         let blob = cells.blobs.map(|blobs| blobs.value(at)).unwrap_or_default();
         let has_more =
             cells.envelopes.is_some_and(|it| it.is_valid(at)) || cells.signers.is_some_and(|it| it.is_valid(at));

@@ -263,7 +263,8 @@ impl Matcher {
         }
         let references: Vec<String> = self.references.iter().map(ToString::to_string).collect();
         let keys = self.sessions.keys().chain(self.consents.keys()).chain(&self.withdrawn).chain(&references);
-        Sifter::new(self.patterns.iter().map(|pattern| &pattern.text).chain(keys).map(String::as_str))
+        let texts = self.patterns.iter().map(|pattern| &pattern.text).chain(keys);
+        Sifter::new(texts.map(String::as_str), self.folding)
     }
 
     /// True if the request names addresses.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Grain;
@@ -174,12 +175,28 @@ impl Group {
                 rows.index.leave_out(row, blobs.value(at));
             }
             first += batch.num_rows() as u32;
-            let kept = filter_record_batch(&batch, &mask.into()).file("can't filter", "a segment")?;
-            rows.add(&kept)?;
-            write(&kept)?;
+            for kept in those_that_stay(&batch, mask)? {
+                rows.add(&kept)?;
+                write(&kept)?;
+            }
         }
         Ok(())
     }
+}
+
+/// Rows that stay together, on average, from which on they aren't copied.
+const RUN: usize = 64;
+
+/// The rows of `batch` for which `mask` holds, in order: as parts of it if they stand in few runs, as those of a person do, so that
+/// nothing is copied.
+fn those_that_stay(batch: &RecordBatch, mask: Vec<bool>) -> Result<Vec<RecordBatch>> {
+    let mask = BooleanBuffer::from(mask);
+    let runs: Vec<(usize, usize)> = mask.set_slices().collect();
+    if runs.len() * RUN > mask.len().max(RUN) {
+        let kept = filter_record_batch(batch, &BooleanArray::from(mask)).file("can't filter", "a segment")?;
+        return Ok(vec![kept]);
+    }
+    Ok(runs.into_iter().map(|(start, end)| batch.slice(start, end - start)).collect())
 }
 
 /// Writes the file `data` of a small table again, with what `edit` makes of each batch (it gets the number of the batch's
@@ -223,4 +240,31 @@ pub(super) async fn edit_file(
 pub(super) fn drop_rows(first: u32, batch: &RecordBatch, gone: impl Fn(u32) -> bool) -> Result<RecordBatch> {
     let mask: BooleanArray = (first..first + batch.num_rows() as u32).map(|row| Some(!gone(row))).collect();
     filter_record_batch(batch, &mask).file("can't filter", "a table")
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, ListArray, StringArray};
+    use arrow::compute::concat_batches;
+    use arrow::datatypes::Int32Type;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_rows_that_stay_are_the_same_whether_they_are_copied_or_not(
+            runs in prop::collection::vec((any::<bool>(), 1..300_usize), 1..8),
+        ) {
+            let mask: Vec<bool> = runs.into_iter().flat_map(|(stays, rows)| std::iter::repeat_n(stays, rows)).collect();
+            let names: StringArray = (0..mask.len()).map(|row| Some(row.to_string())).collect();
+            let lists = (0..mask.len() as i32).map(|row| Some(vec![Some(row), None]));
+            let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(lists);
+            let columns: [(&str, ArrayRef); 2] = [("name", Arc::new(names)), ("list", Arc::new(lists))];
+            let batch = RecordBatch::try_from_iter(columns).unwrap();
+            let kept = those_that_stay(&batch, mask.clone()).unwrap();
+            let expected = filter_record_batch(&batch, &mask.into()).unwrap();
+            prop_assert_eq!(concat_batches(&batch.schema(), &kept).unwrap(), expected);
+        }
+    }
 }

@@ -121,7 +121,12 @@ impl WordSet {
         let [addresses, _, envelopes, signers, supersedes] = WordSet::COLUMNS.map(|name| batch.column_by_name(name));
         let (addresses, signers) = (addresses?.as_string_opt::<i32>()?, signers?.as_string_opt::<i32>()?);
         let envelopes = envelopes?.as_binary_opt::<i32>()?;
-        let supersedes = supersedes?.as_list_opt::<i32>()?.values().as_string_opt::<i32>()?;
+        let supersedes = supersedes?.as_list_opt::<i32>()?;
+        // The rows may be part of a larger batch, whose lists share their items.
+        let [start, end] =
+            [supersedes.value_offsets().first()?, supersedes.value_offsets().last()?].map(|at| *at as usize);
+        let supersedes = supersedes.values().slice(start, end - start);
+        let supersedes = supersedes.as_string_opt::<i32>()?;
         self.rows += batch.num_rows() as u64;
         addresses.iter().chain(signers).chain(supersedes).flatten().for_each(|text| self.text(text));
         envelopes.iter().flatten().for_each(|bytes| self.bytes(bytes));
@@ -496,6 +501,7 @@ impl Sidecar for WordFilter {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{ArrayRef, BinaryArray, ListArray, ListBuilder, StringArray, StringBuilder};
     use gristmill_schemas::grain::{EncodeOptions, encode_json};
     use gristmill_schemas::json::{Json, Object};
     use proptest::prelude::*;
@@ -586,7 +592,7 @@ mod tests {
             let filter = WordFilter::open(build(&[set.closed()]).into()).unwrap();
             let mut hits = Hits::default();
             with_grain_if_any(&blob, |grain| matcher.find(grain.unwrap(), &mut hits));
-            let passes = matcher.sifter().is_some_and(|sifter| sifter.passes(&blob, &mut Vec::new()));
+            let passes = matcher.sifter().is_some_and(|sifter| sifter.passes(&blob, &mut Default::default()));
             prop_assert!(hits.people.is_empty() || matcher.may_find(&filter) && has_word && !passes);
         }
     }
@@ -619,6 +625,35 @@ mod tests {
             "'",
             "\u{2011}",
         ])
+    }
+
+    #[test]
+    fn a_part_of_a_batch_has_the_words_of_its_own_rows_alone() {
+        let texts = |texts: [&str; 3]| Arc::new(StringArray::from(texts.to_vec())) as ArrayRef;
+        let supersedes: ListArray = {
+            let mut lists = ListBuilder::new(StringBuilder::new());
+            for row in 0..3 {
+                lists.values().append_value(format!("before{row}"));
+                lists.append(true);
+            }
+            lists.finish()
+        };
+        let bytes = || Arc::new(BinaryArray::from_vec(vec![b"".as_slice(); 3])) as ArrayRef;
+        let columns = [
+            texts(["address0", "address1", "address2"]),
+            bytes(),
+            bytes(),
+            texts(["signer0", "signer1", "signer2"]),
+            Arc::new(supersedes),
+        ];
+        let batch = RecordBatch::try_from_iter(WordSet::COLUMNS.into_iter().zip(columns)).unwrap();
+        let mut set = WordSet::default();
+        set.add_beside_blobs(&batch.slice(1, 1)).unwrap();
+        let filter = WordFilter::open(build(&[set.closed()]).into()).unwrap();
+        for word in ["address", "signer", "before"] {
+            let rows: Vec<bool> = (0..3).map(|row| filter.may_hold(&format!("{word}{row}"))).collect();
+            assert_eq!(rows, [false, true, false], "{word}");
+        }
     }
 
     #[test]

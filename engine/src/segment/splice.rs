@@ -114,7 +114,8 @@ impl CopySource {
         let reader = SerializedPageReader::new(reader, column, rows, Some(index.page_locations().clone()))?;
         let values = get_column_reader(column.column_descr_ptr(), Box::new(reader));
         let ColumnReader::ByteArrayColumnReader(mut values) = values else { return Ok(None) };
-        let mut splice = Splice::default();
+        let stored = column.compressed_size().max(0) as usize;
+        let mut splice = Splice { bytes: Vec::with_capacity(stored), ..Splice::default() };
         for run in pages.chunk_by(|left, right| left.stays() == right.stays()) {
             if run.iter().all(Page::stays) {
                 values.skip_records(run.iter().map(|page| page.rows).sum())?;

@@ -61,7 +61,7 @@ impl Encoding {
     }
 }
 
-fn is_plain<'a>(mut reader: impl Reader<'a>) -> bool {
+fn each_text_beyond_ascii<'a>(mut reader: impl Reader<'a>, mut visit: impl FnMut(&str)) -> bool {
     let mut left: usize = 1;
     while left > 0 {
         left -= 1;
@@ -71,7 +71,7 @@ fn is_plain<'a>(mut reader: impl Reader<'a>) -> bool {
             continue;
         }
         match reader.token() {
-            Ok(Token::Text(text)) if !text.is_ascii() => return false,
+            Ok(Token::Text(text)) if !text.is_ascii() => visit(text),
             Ok(Token::Bytes(_)) | Err(_) => return false,
             Ok(token) => left = left.saturating_add(token.children()),
         }
@@ -128,12 +128,13 @@ impl<'a> Payload<'a> {
         &self.header
     }
 
-    /// True if each string of the payload, key or value, however deep, is plain ASCII, and no value is binary. Goes through the
-    /// payload without making anything of it; one that can't be read isn't plain.
-    pub fn is_plain(&self) -> bool {
+    /// Calls `visit` for each string of the payload, key or value, however deep, that isn't plain ASCII. False if a value is
+    /// binary or the payload can't be read to its end: then strings may be missing. Goes through the payload without making
+    /// anything of it.
+    pub fn each_text_beyond_ascii(&self, visit: impl FnMut(&str)) -> bool {
         match self.clear() {
-            Some((bytes, Encoding::MessagePack)) => is_plain(MessagePackReader::new(bytes)),
-            Some((bytes, Encoding::Cbor)) => is_plain(CborReader::new(bytes)),
+            Some((bytes, Encoding::MessagePack)) => each_text_beyond_ascii(MessagePackReader::new(bytes), visit),
+            Some((bytes, Encoding::Cbor)) => each_text_beyond_ascii(CborReader::new(bytes), visit),
             None => false,
         }
     }
