@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use gristmill_schemas::address::ContentAddress;
+use rayon::prelude::*;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::sieve::Sieve;
@@ -151,7 +152,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Two kinds of windows.
-trait Class {
+trait Class: Sync {
     /// The kind of `window`.
     fn of(window: u64) -> bool;
 }
@@ -267,7 +268,7 @@ impl<C: Class + Default> Strides<C> {
             }
         }
         let mut windows = std::mem::take(&mut strides.windows);
-        windows.sort_unstable_by(|left, right| {
+        windows.par_sort_unstable_by(|left, right| {
             let key = |it: &Window| (it.bytes, it.offset, it.length);
             key(left).cmp(&key(right)).then_with(|| strides.text(left.needle).cmp(strides.text(right.needle)))
         });

@@ -19,6 +19,7 @@ use gristmill_schemas::address::ContentAddress;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 use serde::Serialize;
+use tokio::task::JoinHandle;
 
 use super::absence::{self, Retained};
 use super::by_key::{self, Doomed};
@@ -143,8 +144,8 @@ pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<
     let mut run = Run { lake, request, order, key, digest, journal, pool: pool(order.threads)?, seen: Seen::default() };
     run.spellings(&plan);
     run.remove(survey).await?;
-    let (after, removed) = run.settle().await?;
-    let proofs = run.prove(&after).await?;
+    let Settled { after, needles, removed } = run.settle().await?;
+    let proofs = run.prove(&after, needles).await?;
     let (scope, path, signer) = run.certify(&after, removed, &proofs).await?;
     let proven = holds(&proofs);
     let id = run.journal.id.clone();
@@ -226,6 +227,14 @@ struct Published {
     seen: Option<(String, Vec<Glance>)>,
     /// Bytes of row groups that were copied as they are.
     copied: u64,
+}
+
+/// A lake in which nothing is left.
+struct Settled {
+    /// The last survey.
+    after: Survey,
+    needles: Needles,
+    removed: Purged,
 }
 
 struct Run<'a> {
@@ -392,8 +401,8 @@ impl Run<'_> {
         Ok(Published { removed, added: change.added, seen, copied })
     }
 
-    /// Surveys the lake again until nothing is left, then removes files for good. Answers the last survey.
-    async fn settle(&mut self) -> Result<(Survey, Purged)> {
+    /// Surveys the lake again until nothing is left, then removes files for good.
+    async fn settle(&mut self) -> Result<Settled> {
         for _ in 0..ROUNDS {
             self.lake.refresh().await?;
             let erased = self.journal.addresses();
@@ -401,21 +410,31 @@ impl Run<'_> {
             let (seen, pool) = (std::mem::take(&mut self.seen), Arc::clone(&self.pool));
             let survey = Survey::with_references(self.lake, self.request, &erased, seen, now, pool).await?;
             if survey.selected().next().is_none() && survey.selected_rejects().next().is_none() {
+                // Removing waits for the disk.
+                let needles = self.needles();
                 let removed = self.lake.purge(self.order.exclusive).await?;
-                return Ok((survey, removed));
+                let needles = needles.await.file("can't make", "a proof")?;
+                return Ok(Settled { after: survey, needles, removed });
             }
             self.remove(survey).await?;
         }
         Err(EngineError::Conflict(format!("other writers brought in more {ROUNDS} times; run the erasure again")))
     }
 
-    async fn prove(&self, after: &Survey) -> Result<Proofs> {
+    /// What the proof looks for: all that is erased and was written again, in the spellings of the request and of the lake.
+    fn needles(&self) -> JoinHandle<Needles> {
+        let (erased, spellings) = (self.journal.rewritten(), self.journal.spellings.clone());
+        let pool = Arc::clone(&self.pool);
+        let spelled = move || Needles::new(&erased, spellings.iter().map(String::as_str));
+        tokio::task::spawn_blocking(move || pool.install(spelled))
+    }
+
+    async fn prove(&self, after: &Survey, needles: Needles) -> Result<Proofs> {
         let erased = self.journal.rewritten();
         let known = KnownAddresses::load(self.lake).await?;
         let found = erased.iter().filter(|address| known.contains(address)).count();
         let survey = Remaining { checked: after.grains_read, left: after.selected().count() as u64 };
         let lookup = Remaining { checked: erased.len() as u64, left: found as u64 };
-        let needles = Needles::new(&erased, self.journal.spellings.iter().map(String::as_str));
         let byte_search =
             absence::prove(self.lake, needles, self.retained(after).await?, Arc::clone(&self.pool)).await?;
         let envelopes = match self.journal.keys.is_empty() {

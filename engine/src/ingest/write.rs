@@ -56,10 +56,12 @@ pub(super) fn write(
             indexed?;
             next = projected?;
         }
-        builder.put(number, part)?;
-        Ok(file.end_row_group(group)?)
+        let (ended, indexed) = rayon::join(|| file.end_row_group(group), || builder.put(number, part));
+        indexed?;
+        Ok(ended?)
     };
-    let written = row_groups.par_iter().enumerate().try_for_each(encode);
+    // In order: a row group that is done before an earlier one waits for it in memory.
+    let written = row_groups.iter().enumerate().par_bridge().try_for_each(encode);
     written.file("can't write the segment", id.as_str())?;
     let (rows, sidecars) = rayon::join(|| file.finish(), || builder.finish());
     let rows = rows.file("can't write the segment", id.as_str())?;
