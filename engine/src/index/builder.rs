@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{AsArray, RecordBatch};
+use bytes::Bytes;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Grain;
@@ -68,8 +69,20 @@ impl Default for IndexKinds {
 pub struct SidecarFile {
     /// Its name in the segment's folder.
     pub name: String,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
+    /// Its bytes, in parts: what is large already needn't be put together in memory.
+    pub parts: Vec<Bytes>,
+}
+
+impl SidecarFile {
+    /// The file `name` with `bytes`.
+    pub(crate) fn whole(name: &str, bytes: Vec<u8>) -> SidecarFile {
+        SidecarFile { name: name.to_owned(), parts: vec![bytes.into()] }
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn size(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
 }
 
 /// Collects what the sidecars of one segment need, part by part, from any thread.
@@ -269,7 +282,6 @@ impl IndexBuilder {
             texts.extend(part.text);
             words.extend(part.words);
         }
-        let file = |name: &str, bytes| SidecarFile { name: name.to_owned(), bytes };
         let ((addresses, texts), (statements, words)) = rayon::join(
             || (AddressIndex::build(&addresses), self.kinds.full_text.then(|| fulltext::pack(&texts))),
             || {
@@ -277,10 +289,10 @@ impl IndexBuilder {
                 (self.kinds.hexastore.then(|| hexastore::build(&statements)), words)
             },
         );
-        let mut files = vec![file(ADDRESSES_FILE, addresses)];
-        files.extend(statements.map(|bytes| file(HEXASTORE_FILE, bytes)));
-        files.extend(texts.map(|bytes| file(FULLTEXT_FILE, bytes)));
-        files.extend(words.map(|bytes| file(WORDS_FILE, bytes)));
+        let mut files = vec![SidecarFile::whole(ADDRESSES_FILE, addresses)];
+        files.extend(statements.map(|bytes| SidecarFile::whole(HEXASTORE_FILE, bytes)));
+        files.extend(texts.map(|parts| SidecarFile { name: FULLTEXT_FILE.to_owned(), parts }));
+        files.extend(words.map(|bytes| SidecarFile::whole(WORDS_FILE, bytes)));
         files
     }
 }
@@ -301,7 +313,9 @@ pub(crate) async fn publish(location: &LakeLocation, segment: &SegmentId, files:
     for file in files {
         let path = segment.sidecar(&file.name);
         let scratch = location.scratch_file()?;
-        std::io::Write::write_all(&mut scratch.as_file(), &file.bytes).file("can't write", &path)?;
+        for part in &file.parts {
+            std::io::Write::write_all(&mut scratch.as_file(), part).file("can't write", &path)?;
+        }
         location.publish(scratch, &path).await?;
     }
     Ok(())

@@ -70,7 +70,7 @@ async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<u6
     let files = build_again(lake, segment, kinds).await?;
     publish(lake.location(), &segment.id, &files).await?;
     lake.sidecars().forget(&segment.id);
-    Ok(files.iter().map(|file| file.bytes.len() as u64).sum())
+    Ok(files.iter().map(SidecarFile::size).sum())
 }
 
 /// The sidecars of `segment`, made from its rows on all cores.

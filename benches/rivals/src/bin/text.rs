@@ -48,7 +48,7 @@ fn main() -> Result<(), Fault> {
         let pieces: Result<Vec<TextPiece>, Fault> = batches.par_iter().map(piece).collect();
         Ok::<_, Fault>(pack(&pieces?))
     });
-    let packed = packed?;
+    let packed = packed?.concat();
     println!("ours: {own}, {:.0} MB/s, {:.0} MB", megabytes / own.wall, packed.len() as f64 / 1e6);
     let ours = LakeText::new(&[Arc::new(SegmentText::open(packed.into())?)])?;
 

@@ -1,6 +1,7 @@
 //! Rows to a piece of the index, and pieces to the file.
 
 use arrow::array::{AsArray, RecordBatch};
+use bytes::Bytes;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Grain;
 use serde_json::Value;
@@ -140,8 +141,8 @@ fn each_text<'g>(grain: &Grain<'g>, visit: &mut impl FnMut(&'g str)) {
     }
 }
 
-/// The bytes of the full-text index of a segment whose rows are those of `pieces`, one after another.
-pub fn pack(pieces: &[TextPiece]) -> Vec<u8> {
+/// The bytes, in parts, of the full-text index of a segment whose rows are those of `pieces`, one after another.
+pub fn pack(pieces: &[TextPiece]) -> Vec<Bytes> {
     let mut head = Head { rows: 0, text_version: TEXT_VERSION, meta: Value::Null, pieces: Vec::new() };
     let mut length = 0;
     for piece in pieces {
@@ -159,12 +160,14 @@ pub fn pack(pieces: &[TextPiece]) -> Vec<u8> {
     }
     // A structure of plain numbers and texts always has a JSON form.
     let head = serde_json::to_vec(&head).unwrap_or_default();
-    let mut out = Vec::with_capacity(MAGIC.len() + 4 + head.len() + length as usize + 32);
-    out.extend(MAGIC);
-    out.extend((head.len() as u32).to_le_bytes());
-    out.extend(head);
-    pieces.iter().flat_map(|piece| &piece.files).for_each(|(_, bytes)| out.extend(bytes.as_slice()));
-    let checksum = blake3::hash(&out);
-    out.extend(checksum.as_bytes());
-    out
+    let head = [MAGIC, &(head.len() as u32).to_le_bytes()[..], &head].concat();
+    let mut parts = vec![Bytes::from(head)];
+    let files = pieces.iter().flat_map(|piece| &piece.files);
+    parts.extend(files.map(|(_, bytes)| Bytes::from_owner(bytes.clone())));
+    let mut hasher = blake3::Hasher::new();
+    for part in &parts {
+        hasher.update(part);
+    }
+    parts.push(hasher.finalize().as_bytes().to_vec().into());
+    parts
 }

@@ -31,7 +31,7 @@ fn lake(texts: &[String], segment: usize, rows: usize) -> LakeText {
         .chunks(segment)
         .map(|blobs| {
             let pieces: Vec<_> = blobs.chunks(rows).map(piece).collect();
-            let text = SegmentText::open(pack(&pieces).into()).unwrap();
+            let text = SegmentText::open(pack(&pieces).concat().into()).unwrap();
             assert_eq!(text.rows(), blobs.len() as u64);
             Arc::new(text)
         })
@@ -161,7 +161,7 @@ proptest! {
         // Long texts: tantivy keeps no exact length of these.
         let blobs: Vec<_> = texts.iter().enumerate().map(|(at, text)| blob(&text.repeat(repeats), at)).collect();
         let mut kept: Vec<u32> = (0..blobs.len() as u32).filter(|at| *at == 0 || !gone[*at as usize]).collect();
-        let mut text = Arc::new(SegmentText::open(pack(&[piece(&[blob("other", 0)]), piece(&blobs)]).into()).unwrap());
+        let mut text = Arc::new(SegmentText::open(pack(&[piece(&[blob("other", 0)]), piece(&blobs)]).concat().into()).unwrap());
         let mut before: Vec<u32> = (0..blobs.len() as u32).collect();
         // Rows are taken out of a piece that rows were taken out of, too.
         for left in [kept.clone(), { kept.swap_remove(again.index(kept.len())); kept.sort_unstable(); kept }] {
@@ -173,7 +173,7 @@ proptest! {
             let Some(carried) = carried else { break };
             let left_blobs: Vec<_> = left.iter().map(|at| blobs[*at as usize].clone()).collect();
             let [carried, made] = [carried, piece(&left_blobs)].map(|own| {
-                Arc::new(SegmentText::open(pack(&[piece(&[blob("other", 0)]), own]).into()).unwrap())
+                Arc::new(SegmentText::open(pack(&[piece(&[blob("other", 0)]), own]).concat().into()).unwrap())
             });
             let [own, made] = [&carried, &made].map(|text| answers(&LakeText::new(std::slice::from_ref(text)).unwrap()));
             prop_assert_eq!(own, made);
@@ -185,10 +185,10 @@ proptest! {
 #[test]
 fn a_word_of_rows_that_are_gone_is_nowhere_in_the_piece() {
     let blobs: Vec<_> = (0..300).map(|at| blob(if at == 7 { "marguerite" } else { "tea" }, at)).collect();
-    let text = Arc::new(SegmentText::open(pack(&[piece(&blobs)]).into()).unwrap());
+    let text = Arc::new(SegmentText::open(pack(&[piece(&blobs)]).concat().into()).unwrap());
     let words = |gone: &[u32]| {
         let piece = text.piece_without(0, 300, gone, gone.len() as u64).unwrap().unwrap();
-        let text = Arc::new(SegmentText::open(pack(&[piece]).into()).unwrap());
+        let text = Arc::new(SegmentText::open(pack(&[piece]).concat().into()).unwrap());
         assert_eq!(text.rows(), 300 - gone.len() as u64);
         // What a beginning stands for is looked up in the dictionary.
         LakeText::new(&[text]).unwrap().search(&TextQuery::parse("marg* OR te*").unwrap(), 1).unwrap().0.wanted
@@ -223,14 +223,14 @@ fn a_lake_without_segments_has_no_text() {
 #[test]
 fn grains_that_cannot_be_read_have_no_words_and_keep_their_row() {
     let blobs = [b"nothing".to_vec(), blob("tea", 1)];
-    let text = SegmentText::open(pack(&[piece(&blobs)]).into()).unwrap();
+    let text = SegmentText::open(pack(&[piece(&blobs)]).concat().into()).unwrap();
     let lake = LakeText::new(&[Arc::new(text)]).unwrap();
     assert_eq!(lake.rows(&TextQuery::parse("tea").unwrap(), 1).unwrap(), [[1]]);
 }
 
 #[test]
 fn a_damaged_index_is_refused() {
-    let bytes = pack(&[piece(&[blob("tea time", 0), blob("milk", 1)])]);
+    let bytes = pack(&[piece(&[blob("tea time", 0), blob("milk", 1)])]).concat();
     for at in (0..bytes.len()).step_by(11) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;

@@ -72,7 +72,7 @@ pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorR
         report.segments += 1;
         report.missing += counts.missing;
         report.unfit += counts.unfit;
-        report.bytes += files.iter().map(|file| file.bytes.len() as u64).sum::<u64>();
+        report.bytes += files.iter().map(SidecarFile::size).sum::<u64>();
         for (model, count) in counts.vectors {
             *report.vectors.entry(model).or_default() += count;
         }
@@ -186,9 +186,9 @@ impl Collected {
         let mut counts = Counts { vectors: BTreeMap::new(), missing: self.missing, unfit: self.unfit };
         let mut files = Vec::new();
         for (model, builder) in self.builders {
-            let name = file_name(&model);
-            counts.vectors.insert(model, builder.len() as u64);
-            files.push(SidecarFile { name, bytes: builder.build(segment_rows) });
+            let (name, count) = (file_name(&model), builder.len() as u64);
+            counts.vectors.insert(model, count);
+            files.push(SidecarFile::whole(&name, builder.build(segment_rows)));
         }
         (files, counts)
     }
