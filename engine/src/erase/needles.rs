@@ -9,7 +9,6 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use gristmill_schemas::address::ContentAddress;
-use rayon::prelude::*;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::sieve::Sieve;
@@ -152,7 +151,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Two kinds of windows.
-trait Class: Sync {
+trait Class {
     /// The kind of `window`.
     fn of(window: u64) -> bool;
 }
@@ -268,7 +267,7 @@ impl<C: Class + Default> Strides<C> {
             }
         }
         let mut windows = std::mem::take(&mut strides.windows);
-        windows.par_sort_unstable_by(|left, right| {
+        windows.sort_unstable_by(|left, right| {
             let key = |it: &Window| (it.bytes, it.offset, it.length);
             key(left).cmp(&key(right)).then_with(|| strides.text(left.needle).cmp(strides.text(right.needle)))
         });

@@ -97,26 +97,27 @@ pub(super) fn without(
         let gone = group.erased(erased);
         let mut index = builder.part_of(text, group.first, group.rows as u32)?;
         let mut rows = Rows { index: &mut index, examiner, glance: Glance::default(), next: group.lands };
-        let mut written = None;
         if gone.is_empty() {
             copied.fetch_add(group.stored, Ordering::Relaxed);
             for batch in file.reader(Some(&kinds.columns()), Some(group.number), None)? {
                 rows.add(&batch.file("can't read", id.as_str())?)?;
             }
+            let glance = rows.glance;
             sink.copy_row_group(number, &source, group.number).file("can't write", id.as_str())?;
-        } else {
-            let at: Vec<u32> = gone.iter().map(|row| row - group.first).collect();
-            let begun = sink.row_group_without(number, &source, group.number, &at, IdentityColumn::Blob.name());
-            let begun = written.insert(begun.file("can't write", id.as_str())?);
-            group.part(file, gone, &mut rows, |kept| begun.write(kept).file("can't write", id.as_str()))?;
+            builder.put(number, index)?;
+            return Ok((number, glance));
         }
+        let at: Vec<u32> = gone.iter().map(|row| row - group.first).collect();
+        let written = sink.row_group_without(number, &source, group.number, &at, IdentityColumn::Blob.name());
+        let mut written = written.file("can't write", id.as_str())?;
+        group.part(file, gone, &mut rows, |kept| written.write(kept).file("can't write", id.as_str()))?;
         let glance = rows.glance;
-        let end = || written.map_or(Ok(()), |written| sink.end_row_group(written).file("can't write", id.as_str()));
-        let (ended, indexed) = rayon::join(end, || builder.put(number, index));
-        ended.and(indexed)?;
+        let (ended, indexed) = rayon::join(|| sink.end_row_group(written), || builder.put(number, index));
+        ended.file("can't write", id.as_str())?;
+        indexed?;
         Ok((number, glance))
     };
-    // In order: a row group that is done before an earlier one waits for it in memory.
+    // Begun in the order of their numbers, as the file likes it.
     let rewritten = groups.iter().enumerate().par_bridge().map(rewrite);
     let mut seen: Vec<(usize, Glance)> = rewritten.collect::<Result<_>>()?;
     seen.sort_unstable_by_key(|(number, _)| *number);

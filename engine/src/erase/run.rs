@@ -410,7 +410,7 @@ impl Run<'_> {
             let (seen, pool) = (std::mem::take(&mut self.seen), Arc::clone(&self.pool));
             let survey = Survey::with_references(self.lake, self.request, &erased, seen, now, pool).await?;
             if survey.selected().next().is_none() && survey.selected_rejects().next().is_none() {
-                // Removing waits for the disk.
+                // Made on another thread: removing files waits for the disk.
                 let needles = self.needles();
                 let removed = self.lake.purge(self.order.exclusive).await?;
                 let needles = needles.await.file("can't make", "a proof")?;
@@ -424,9 +424,7 @@ impl Run<'_> {
     /// What the proof looks for: all that is erased and was written again, in the spellings of the request and of the lake.
     fn needles(&self) -> JoinHandle<Needles> {
         let (erased, spellings) = (self.journal.rewritten(), self.journal.spellings.clone());
-        let pool = Arc::clone(&self.pool);
-        let spelled = move || Needles::new(&erased, spellings.iter().map(String::as_str));
-        tokio::task::spawn_blocking(move || pool.install(spelled))
+        tokio::task::spawn_blocking(move || Needles::new(&erased, spellings.iter().map(String::as_str)))
     }
 
     async fn prove(&self, after: &Survey, needles: Needles) -> Result<Proofs> {

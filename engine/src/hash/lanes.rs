@@ -105,8 +105,9 @@ impl<'m, C: Compressor> Lanes<'m, C> {
 
     /// Takes the first `N` lanes forward by `steps` blocks each.
     #[inline(always)]
-    #[expect(clippy::expect_used, reason = "the callers' numbers are constants of at most `LANES`")]
+    #[expect(clippy::expect_used, reason = "what is expected is asserted when this is compiled")]
     fn advance<const N: usize>(&mut self, steps: usize) {
+        const { assert!(N <= LANES) };
         let states = self.states.first_chunk_mut::<N>().expect("N is at most LANES");
         let lanes = self.lanes.first_chunk_mut::<N>().expect("N is at most LANES");
         for _ in 0..steps {

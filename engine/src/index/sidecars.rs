@@ -243,8 +243,8 @@ impl Sidecars {
         let read = shelf.read_text.get_or_try_init(|| async {
             let kinds = IndexKinds { full_text: true, ..IndexKinds::NONE };
             let files = build_again(lake, segment, kinds).await?.into_iter();
-            let parts = files.filter(|file| file.name == FULLTEXT_FILE).map(|file| file.parts.concat()).next();
-            let text = SegmentText::open(parts.unwrap_or_default().into());
+            let bytes = files.filter(|file| file.name == FULLTEXT_FILE).map(|file| file.parts.concat()).next();
+            let text = SegmentText::open(bytes.unwrap_or_default().into());
             Ok::<_, EngineError>(Arc::new(text.file("can't index", segment.id.as_str())?))
         });
         read.await.cloned()

@@ -34,13 +34,12 @@ pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses) -> Plan {
         first if first == Some(place) && !known.contains(address) => Fate::New,
         _ => Fate::Duplicate,
     };
-    let fates: Vec<Vec<Fate>> = (0_u32..)
-        .zip(morsels)
-        .collect::<Vec<_>>()
-        .into_par_iter()
-        .map(|(morsel, proven)| {
-            let rows = (0..).zip(&proven.rows);
-            rows.map(|(row, found)| fate_of(Place { morsel, row }, &found.address)).collect()
+    let fates: Vec<Vec<Fate>> = morsels
+        .par_iter()
+        .enumerate()
+        .map(|(number, morsel)| {
+            let rows = (0..).zip(&morsel.rows);
+            rows.map(|(row, found)| fate_of(Place { morsel: number as u32, row }, &found.address)).collect()
         })
         .collect();
     let found: usize = fates.iter().map(Vec::len).sum();

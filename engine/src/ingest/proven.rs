@@ -29,8 +29,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct ProvenBatch {
     morsels: Vec<ProvenMorsel>,
-    /// For each address the first grain that has it. Places instead of addresses: the table of a segment's grains takes an eighth
-    /// of the memory.
+    /// For each address the first grain that has it: by its place, which takes a quarter of an address's room.
     firsts: HashTable<Place>,
 }
 
@@ -41,8 +40,8 @@ impl ProvenBatch {
         for (number, morsel) in morsels.iter().enumerate() {
             for (at, row) in morsel.rows.iter().enumerate() {
                 let is_it = |other: &Place| other.address(&morsels) == Some(&row.address);
-                let hash = |other: &Place| other.address(&morsels).map_or(0, hash);
-                if let Entry::Vacant(first) = firsts.entry(self::hash(&row.address), is_it, hash) {
+                let rehash = |other: &Place| other.address(&morsels).map_or(0, hash_of);
+                if let Entry::Vacant(first) = firsts.entry(hash_of(&row.address), is_it, rehash) {
                     first.insert(Place { morsel: number as u32, row: at as u32 });
                 }
             }
@@ -62,12 +61,12 @@ impl ProvenBatch {
 
     /// Where the first grain called `address` is.
     pub(super) fn first(&self, address: &ContentAddress) -> Option<Place> {
-        self.firsts.find(hash(address), |place| place.address(&self.morsels) == Some(address)).copied()
+        self.firsts.find(hash_of(address), |place| place.address(&self.morsels) == Some(address)).copied()
     }
 }
 
 /// Addresses are hashes themselves.
-fn hash(address: &ContentAddress) -> u64 {
+fn hash_of(address: &ContentAddress) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *address.as_bytes();
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }

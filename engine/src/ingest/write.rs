@@ -60,7 +60,7 @@ pub(super) fn write(
         indexed?;
         Ok(ended?)
     };
-    // In order: a row group that is done before an earlier one waits for it in memory.
+    // Begun in the order of their numbers, as the file likes it.
     let written = row_groups.iter().enumerate().par_bridge().try_for_each(encode);
     written.file("can't write the segment", id.as_str())?;
     let (rows, sidecars) = rayon::join(|| file.finish(), || builder.finish());

@@ -19,7 +19,8 @@ use super::copy::CopySource;
 use super::splice::SplicedChunk;
 
 /// A Parquet file that is being written by many threads. Row groups may be encoded in any order; they stand in the file in
-/// the order of their numbers, whatever the threads do.
+/// the order of their numbers, whatever the threads do. One that ends before an earlier one waits for it in memory, so that
+/// they are best begun in order, each by the next thread that is free.
 pub struct SegmentFile {
     schema: SchemaRef,
     properties: WriterPropertiesPtr,

@@ -4,6 +4,9 @@
 //! …) says whether it knows the shape. What lives here: the frame and the report. What doesn't: any implementation; a
 //! family module only translates a case into calls of the public libraries.
 
+// It is pointed at files that nobody here has seen.
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)]
+
 mod cal;
 mod cal_exec;
 mod canonical;
