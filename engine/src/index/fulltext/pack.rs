@@ -85,6 +85,9 @@ impl SegmentText {
         if !head.pieces.iter().flat_map(|piece| &piece.files).all(fits) {
             return Err(Damaged("files reach beyond its end"));
         }
+        if !(head.meta.is_object() || head.meta.is_null()) {
+            return Err(Damaged("its head's metadata is no object"));
+        }
         if head.text_version != TEXT_VERSION {
             return Err(DamagedText::Stale);
         }

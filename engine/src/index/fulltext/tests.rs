@@ -241,6 +241,19 @@ fn a_damaged_index_is_refused() {
 }
 
 #[test]
+fn an_index_whose_metadata_is_no_object_is_refused_though_its_checksum_is_right() {
+    let parts = pack(&[piece(&[blob("tea", 0)])]);
+    let mut head: serde_json::Value = serde_json::from_slice(&parts[0][12..]).unwrap();
+    head["meta"] = "none".into();
+    let head = serde_json::to_vec(&head).unwrap();
+    let head = [&parts[0][..8], &(head.len() as u32).to_le_bytes(), &head].concat();
+    let content = [vec![head.into()], parts[1..parts.len() - 1].to_vec()].concat().concat();
+    let bytes = [&content[..], blake3::hash(&content).as_bytes()].concat();
+    let refused = SegmentText::open(bytes.into()).unwrap_err();
+    assert!(refused.to_string().contains("metadata"), "{refused}");
+}
+
+#[test]
 fn matched_fields_are_those_that_have_the_words() {
     let json = r#"{"type":"belief","subject":"ann","relation":"mg:prefers","object":"green tea","confidence":1.0,
         "created_at":1768477800000,"namespace":"demo","user_id":"u"}"#;
