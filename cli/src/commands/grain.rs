@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, encode_json};
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::{Json, JsonErrorKind, Object};
 use gristmill_schemas::sign::{Delivery, SelfContained};
 
 use crate::args::{DecodeLines, Lines};
@@ -157,9 +157,9 @@ fn answer_to(
     line: &[u8],
     answer: impl Fn(&Json<'_>) -> Result<Json<'static>, GrainError>,
 ) -> Result<Json<'static>, GrainError> {
-    let line = Json::parse(line).map_err(|error| match error.not_finite {
-        true => GrainError::new(ErrorCode::FloatInvalid, error.to_string()),
-        false => not_json(&error.to_string()),
+    let line = Json::parse(line).map_err(|error| match error.kind {
+        JsonErrorKind::NotFinite => GrainError::new(ErrorCode::FloatInvalid, error.to_string()),
+        _ => not_json(&error.to_string()),
     })?;
     answer(&line)
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, JsonParser};
 use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::ids::Position;
 
@@ -51,7 +51,8 @@ pub(super) fn first_pass<T: Send>(
     let threads = threads(options.threads);
     let scan = |portion: &Portion<T>| {
         let ahead = make.filter(|_| take_from(&left, portion)).map(|make| Ahead { make, there: &so_far });
-        let mut scan = Scan { bytes, options, file, tree: Tree::default(), late: Vec::new() };
+        let (tree, parser) = (Tree::default(), JsonParser::new());
+        let mut scan = Scan { bytes, options, file, parser, tree, late: Vec::new() };
         let guesses = portion.lines.iter().map(|line| scan.line(line, ahead)).collect();
         if ahead.is_some() {
             *portion.guesses.lock().unwrap_or_else(PoisonError::into_inner) = guesses;
@@ -87,6 +88,7 @@ struct Scan<'s> {
     bytes: &'s [u8],
     options: ReadOptions<'s>,
     file: u32,
+    parser: JsonParser<'s>,
     tree: Tree,
     /// Lines whose requests go on from an answer: they are put off until all answers are known.
     late: Vec<Line>,
@@ -110,7 +112,7 @@ impl<T> Copy for Ahead<'_, T> {}
 impl Scan<'_> {
     /// Takes down what `line` tells of. Lines that can't be read are told by the second pass.
     fn line<T>(&mut self, line: &Line, ahead: Option<Ahead<'_, T>>) -> Option<Guess<T>> {
-        let json = line.json(self.bytes).ok()?;
+        let json = line.json_by(&mut self.parser, self.bytes).ok()?;
         let exchange = Exchange::of(&json, self.options.provider)?;
         let adapter = match reading(&exchange) {
             Reading::Known(adapter) => adapter,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use gristmill_schemas::json::{Json, JsonParser};
+use gristmill_schemas::json::{Json, JsonErrorKind, JsonParser};
 use memchr::memchr;
 
 /// The longest line that is read, in bytes.
@@ -98,13 +98,22 @@ impl Line {
     /// # Errors
     /// A [`LineFault`] with its code and, where it is known, the byte of the line.
     pub fn json<'b>(&self, bytes: &'b [u8]) -> Result<Json<'b>, LineFault> {
+        self.json_by(&mut JsonParser::new(), bytes)
+    }
+
+    /// [`Line::json`] by a parser that reads many lines.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn json_by<'b>(&self, parser: &mut JsonParser<'b>, bytes: &'b [u8]) -> Result<Json<'b>, LineFault> {
         let text = bytes.get(self.range.clone()).unwrap_or_default();
         if text.len() > LINE_LIMIT_BYTES {
             return Err(self.fault(FaultCode::TooLong, format!("longer than {LINE_LIMIT_BYTES} bytes")));
         }
-        let text = std::str::from_utf8(text)
-            .map_err(|error| self.fault(FaultCode::Utf8, format!("not UTF-8 at byte {}", error.valid_up_to())))?;
-        JsonParser::new().parse(text).map_err(|error| self.fault(FaultCode::Json, error.to_string()))
+        parser.parse_bytes(text).map_err(|error| match error.kind {
+            JsonErrorKind::Utf8 => self.fault(FaultCode::Utf8, format!("not UTF-8 at byte {}", error.offset)),
+            _ => self.fault(FaultCode::Json, error.to_string()),
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::mpsc;
 use std::thread;
 
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, JsonParser};
 use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::ids::Position;
 
@@ -255,17 +255,23 @@ pub(super) struct Reader<'r> {
 /// What the lines of a portion come to.
 fn found_in<T>(bytes: &[u8], reader: Reader<'_>, portion: &Portion<'_, T>, make: Make<'_, T>) -> Vec<Found<T>> {
     let mut guesses = portion.take_guesses().into_iter();
+    let mut parser = JsonParser::new();
     let read = |line: &Line| {
         let at = Spot { file: reader.file, line: line.number };
         let guessed = guesses.next().flatten().and_then(|guess| guess.come_true(reader.tree, at));
-        guessed.map_or_else(|| found(bytes, reader, line, make), Found::Made)
+        guessed.map_or_else(|| found((bytes, &mut parser), reader, line, make), Found::Made)
     };
     portion.lines.iter().map(read).collect()
 }
 
 /// What the line comes to, which is one of the lines of `bytes` that `reader` reads.
-fn found<T>(bytes: &[u8], reader: Reader<'_>, line: &Line, make: Make<'_, T>) -> Found<T> {
-    let json = match line.json(bytes) {
+fn found<'b, T>(
+    (bytes, parser): (&'b [u8], &mut JsonParser<'b>),
+    reader: Reader<'_>,
+    line: &Line,
+    make: Make<'_, T>,
+) -> Found<T> {
+    let json = match line.json_by(parser, bytes) {
         Ok(json) => json,
         Err(fault) => return Found::Fault(fault),
     };

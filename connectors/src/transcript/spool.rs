@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{FRAME_END, IndexState, write_frame};
+use gristmill_schemas::container::{FRAME_END, IndexState, frame_head};
 use tempfile::NamedTempFile;
 
 use super::grains::{GrainCounts, GrainOutput, Linker, grains_of, grains_together};
@@ -76,7 +76,6 @@ fn spooled(read: &mut dyn FnMut(&mut Tell<'_>) -> GrainCounts) -> Result<Spooled
 /// Writes frames; after an error there are no more.
 struct Writer<W> {
     out: W,
-    frame: Vec<u8>,
     failed: Option<std::io::Error>,
     grains: u64,
     faults: Vec<LineFault>,
@@ -86,15 +85,7 @@ struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     fn new(out: W) -> Self {
-        Writer {
-            out,
-            frame: Vec::new(),
-            failed: None,
-            grains: 0,
-            faults: Vec::new(),
-            supersessions: HashMap::new(),
-            states: Vec::new(),
-        }
+        Writer { out, failed: None, grains: 0, faults: Vec::new(), supersessions: HashMap::new(), states: Vec::new() }
     }
 
     fn take(&mut self, output: GrainOutput<'_>) {
@@ -115,13 +106,12 @@ impl<W: Write> Writer<W> {
     }
 
     fn write(&mut self, line: &Line, blob: &[u8]) {
-        self.frame.clear();
-        match write_frame(blob, &mut self.frame) {
-            Ok(()) if self.failed.is_none() => {
+        match frame_head(blob) {
+            Ok(head) if self.failed.is_none() => {
                 self.grains += 1;
-                self.failed = self.out.write_all(&self.frame).err();
+                self.failed = self.out.write_all(&head).and_then(|()| self.out.write_all(blob)).err();
             }
-            Ok(()) => {}
+            Ok(_) => {}
             Err(error) => self.faults.push(line.fault(FaultCode::Grain(error.code), error.to_string())),
         }
     }

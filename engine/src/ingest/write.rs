@@ -40,11 +40,11 @@ pub(super) fn write(
     let file = SegmentFile::create(&data, grains_schema(), grains_properties())
         .file("can't write the segment", id.as_str())?;
     let builder = IndexBuilder::new(indexes.of_segment(&id));
-    let row_groups = row_groups(morsels, &plan.order);
+    let row_groups = cut(morsels, &plan.order, ROW_GROUP_ROWS, ROW_GROUP_BYTES);
     let encode = |(number, places): (usize, &&[Place])| -> Result<(), Fault> {
         let mut group = file.row_group(number)?;
         let mut part = builder.part()?;
-        let mut chunks = places.chunks(CHUNK_ROWS);
+        let mut chunks = cut(morsels, places, CHUNK_ROWS, CHUNK_BYTES).into_iter();
         let mut project_next = || chunks.next().map(|chunk| project(morsels, chunk, run)).transpose();
         let mut next = project_next()?;
         // While one core encodes a chunk, another may index it, and a third project the one after.
@@ -72,27 +72,30 @@ pub(super) fn write(
 /// Rows that are projected at a time: few enough that their columns are still in the cache when they are encoded.
 const CHUNK_ROWS: usize = 4_096;
 
+/// Bytes of opened payloads from which on no more rows are projected at a time, for the same reason: some grains are large.
+const CHUNK_BYTES: u64 = 4 << 20;
+
 /// Bytes of opened payloads in a row group from which on it is closed: what one core projects at a time, and far below what
 /// the offsets of a column reach.
-const ROW_GROUP_BYTES: u64 = 128 << 20;
+const ROW_GROUP_BYTES: u64 = 64 << 20;
 
-/// Cuts the rows into row groups by number and by size.
-fn row_groups<'p>(morsels: &[ProvenMorsel], order: &'p [Place]) -> Vec<&'p [Place]> {
-    let mut groups = Vec::new();
+/// Cuts the rows into parts of at most `most_rows`, each of which ends with the row that takes it to `most_bytes` of opened payloads.
+fn cut<'p>(morsels: &[ProvenMorsel], order: &'p [Place], most_rows: usize, most_bytes: u64) -> Vec<&'p [Place]> {
+    let mut parts = Vec::new();
     let mut rest = order;
     while !rest.is_empty() {
         let mut bytes = 0;
         let opened = |place: &Place| place.of(morsels).map_or(0, |(_, row)| u64::from(row.opened));
-        let rows = rest.iter().take(ROW_GROUP_ROWS).take_while(|place| {
-            let fits = bytes < ROW_GROUP_BYTES;
+        let rows = rest.iter().take(most_rows).take_while(|place| {
+            let fits = bytes < most_bytes;
             bytes += opened(place);
             fits
         });
-        let (group, behind) = rest.split_at(rows.count());
-        groups.push(group);
+        let (part, behind) = rest.split_at(rows.count());
+        parts.push(part);
         rest = behind;
     }
-    groups
+    parts
 }
 
 pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;

@@ -20,6 +20,8 @@ pub(super) struct ColumnBuilder {
     cells: Cells,
     /// How many rows there are.
     rows: usize,
+    /// Where cells of JSON are put together.
+    json: String,
 }
 
 enum Cells {
@@ -65,7 +67,7 @@ impl ColumnBuilder {
                 Cells::Struct(StructBuilder::new(struct_members(kind)))
             }
         };
-        ColumnBuilder { field, cells, rows: 0 }
+        ColumnBuilder { field, cells, rows: 0, json: String::new() }
     }
 
     /// Sets the cell of row `row`; the rows since the last cell become null.
@@ -73,7 +75,7 @@ impl ColumnBuilder {
         self.pad(row);
         self.rows += 1;
         match &mut self.cells {
-            Cells::Text(cells) => append_text(cells, self.field, value),
+            Cells::Text(cells) => append_text(cells, self.field, value, &mut self.json),
             Cells::Float(cells) => cells.append_option(value.as_number()),
             Cells::Int(cells) => cells.append_option(whole_number(value)),
             Cells::Bool(cells) => cells.append_option(value.as_bool()),
@@ -125,14 +127,14 @@ impl ColumnBuilder {
 }
 
 /// A string as it is; a map, list or number as canonical JSON.
-fn append_text(cells: &mut StringBuilder, field: Field, value: &RawValue<'_>) {
+fn append_text(cells: &mut StringBuilder, field: Field, value: &RawValue<'_>, json: &mut String) {
     match (value, field.kind()) {
         (RawValue::Text(text), _) => cells.append_value(text),
         (_, Kind::Text) => cells.append_null(),
         (value, _) => {
-            let mut text = String::new();
-            write_canonical_json(value, &mut text);
-            cells.append_value(text);
+            json.clear();
+            write_canonical_json(value, json);
+            cells.append_value(json);
         }
     }
 }
@@ -157,8 +159,9 @@ fn append_texts(cells: &mut ListBuilder<StringBuilder>, value: &RawValue<'_>) {
     match value {
         RawValue::Text(text) => cells.values().append_value(text),
         RawValue::Array(encoded) => {
+            let mut json = String::new();
             for item in encoded.items() {
-                append_text(cells.values(), Field::Object, &item);
+                append_text(cells.values(), Field::Object, &item, &mut json);
             }
         }
         _ => return cells.append_null(),
@@ -311,7 +314,7 @@ fn append_member(column: &mut dyn ArrayBuilder, member: &ArrowField, value: Opti
     let column = column.as_any_mut();
     if let Some(cells) = column.downcast_mut::<StringBuilder>() {
         match value {
-            Some(value) => append_text(cells, Field::Object, value),
+            Some(value) => append_text(cells, Field::Object, value, &mut String::new()),
             None => cells.append_null(),
         }
     } else if let Some(cells) = column.downcast_mut::<Int64Builder>() {

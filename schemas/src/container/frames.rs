@@ -56,12 +56,18 @@ pub fn next_frame(buffer: &[u8]) -> Result<Frame<'_>, GrainError> {
 /// # Errors
 /// [`Corrupt`](crate::error::ErrorCode::Corrupt) if the grain is empty (that would end the stream) or too long.
 pub fn write_frame(grain: &[u8], out: &mut Vec<u8>) -> Result<(), GrainError> {
+    out.extend(frame_head(grain)?);
+    out.extend(grain);
+    Ok(())
+}
+
+/// What stands before `grain` in a frame.
+///
+/// # Errors
+/// As [`write_frame`].
+pub fn frame_head(grain: &[u8]) -> Result<[u8; 4], GrainError> {
     match u32::try_from(grain.len()) {
-        Ok(length @ 1..) if grain.len() <= MAX_FRAME_LENGTH => {
-            out.extend(length.to_be_bytes());
-            out.extend(grain);
-            Ok(())
-        }
+        Ok(length @ 1..) if grain.len() <= MAX_FRAME_LENGTH => Ok(length.to_be_bytes()),
         _ => Err(GrainError::corrupt(0, format!("a grain of {} bytes doesn't fit a frame", grain.len()))),
     }
 }

@@ -28,7 +28,7 @@ mod manifest;
 mod read;
 mod write;
 
-pub use frames::{FRAME_END, Frame, MAX_FRAME_LENGTH, next_frame, write_frame};
+pub use frames::{FRAME_END, Frame, MAX_FRAME_LENGTH, frame_head, next_frame, write_frame};
 pub use layout::{
     CONTAINER_HEADER_LENGTH, Codec, ContainerFlags, ContainerHeader, FOOTER_LENGTH, MAGIC, MAX_CONTAINER_LENGTH,
 };

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 pub use compare::feed_text;
 pub use number::Number;
 pub use object::{Lookup, Object};
-pub use parse::{DEFAULT_DEPTH_LIMIT, JsonError, JsonParser};
+pub use parse::{DEFAULT_DEPTH_LIMIT, JsonError, JsonErrorKind, JsonParser};
 pub use write::write_string;
 
 /// One JSON value. Borrows from the text it was parsed from; [`Json::into_owned`] cuts the tie.

@@ -25,8 +25,21 @@ pub struct JsonError {
     pub line: usize,
     /// The column of the offset in bytes, from 1.
     pub column: usize,
-    /// True if `NaN` or `Infinity` stands where a value should: some writers put it there for a number that isn't one.
-    pub not_finite: bool,
+    /// What kind of fault it is.
+    pub kind: JsonErrorKind,
+}
+
+/// Kinds of faults in text that should be JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JsonErrorKind {
+    /// The text isn't UTF-8.
+    Utf8,
+    /// It isn't JSON's grammar.
+    Syntax,
+    /// `NaN` or `Infinity` stands where a value should: some writers put it there for a number that isn't one.
+    NotFinite,
+    /// It nests deeper than the caller allows.
+    Depth,
 }
 
 impl<'a> Json<'a> {
@@ -39,17 +52,14 @@ impl<'a> Json<'a> {
 
     /// [`Json::parse`] with another limit on nesting.
     pub fn parse_with_depth(text: &'a [u8], depth_limit: usize) -> Result<Json<'a>, JsonError> {
-        match std::str::from_utf8(text) {
-            Ok(text) => JsonParser::new().with_depth(depth_limit).parse(text),
-            Err(error) => Err(JsonError::at(text, error.valid_up_to(), "invalid UTF-8".to_owned())),
-        }
+        JsonParser::new().with_depth(depth_limit).parse_bytes(text)
     }
 }
 
 impl JsonError {
-    fn at(text: &[u8], offset: usize, message: String) -> JsonError {
+    fn at(text: &[u8], offset: usize, kind: JsonErrorKind, message: String) -> JsonError {
         let place = Jiter::new(text).error_position(offset.min(text.len()));
-        JsonError { message, offset, line: place.line, column: place.column, not_finite: false }
+        JsonError { message, offset, line: place.line, column: place.column, kind }
     }
 }
 
@@ -77,6 +87,17 @@ impl<'a> JsonParser<'a> {
     /// The same with another limit on nesting.
     pub fn with_depth(self, depth_limit: usize) -> Self {
         JsonParser { depth_limit, ..self }
+    }
+
+    /// [`Json::parse`].
+    pub fn parse_bytes(&mut self, text: &'a [u8]) -> Result<Json<'a>, JsonError> {
+        match simdutf8::compat::from_utf8(text) {
+            Ok(text) => self.parse(text),
+            Err(error) => {
+                let message = "invalid UTF-8".to_owned();
+                Err(JsonError::at(text, error.valid_up_to(), JsonErrorKind::Utf8, message))
+            }
+        }
     }
 
     /// [`Json::parse`] of text that is known to be UTF-8.
@@ -175,13 +196,14 @@ impl<'a> Parser<'_, 'a> {
     }
 
     fn error(&self, fault: Fault) -> JsonError {
-        let not_finite = matches!(fault, Fault::NotFinite(_));
-        let (message, offset) = match fault {
-            Fault::Syntax(error) => (error.error_type.to_string(), error.index),
-            Fault::NotFinite(offset) => ("a number is NaN or infinite, which JSON has no word for".to_owned(), offset),
-            Fault::Depth => ("nested too deeply".to_owned(), self.jiter.current_index()),
+        let (kind, message, offset) = match fault {
+            Fault::Syntax(error) => (JsonErrorKind::Syntax, error.error_type.to_string(), error.index),
+            Fault::NotFinite(offset) => {
+                (JsonErrorKind::NotFinite, "a number is NaN or infinite, which JSON has no word for".to_owned(), offset)
+            }
+            Fault::Depth => (JsonErrorKind::Depth, "nested too deeply".to_owned(), self.jiter.current_index()),
         };
-        JsonError { not_finite, ..JsonError::at(self.text.as_bytes(), offset, message) }
+        JsonError::at(self.text.as_bytes(), offset, kind, message)
     }
 }
 
@@ -238,17 +260,18 @@ mod tests {
         for text in ["", "[1,]", "{\"a\" 1}", "[1] 2", "\"\u{1}\"", "01", "[", "\"\\ud800\""] {
             assert!(parse(text).is_err(), "{text:?}");
         }
-        assert!(Json::parse(b"\"\xff\"").is_err());
+        let error = Json::parse(b"[\"\xc3\xa9\",\n\"\xff\"]").unwrap_err();
+        assert_eq!((error.kind, error.offset, error.line), (JsonErrorKind::Utf8, 8, 2));
     }
 
     #[test]
     fn a_number_that_is_none_is_told_from_other_faults() {
         for (text, offset) in [("NaN", 0), ("{\"a\": -Infinity}", 6), ("[1, Infinity]", 4), ("[NaN]", 1)] {
             let error = parse(text).unwrap_err();
-            assert_eq!((error.not_finite, error.offset), (true, offset), "{text}");
+            assert_eq!((error.kind, error.offset), (JsonErrorKind::NotFinite, offset), "{text}");
         }
         for text in ["Nan", "[-]", "-Inf", "nan", "\"NaN"] {
-            assert!(!parse(text).unwrap_err().not_finite, "{text}");
+            assert_eq!(parse(text).unwrap_err().kind, JsonErrorKind::Syntax, "{text}");
         }
     }
 

@@ -28,6 +28,28 @@ impl Json<'_> {
         }
     }
 
+    /// How many bytes [`Json::write`] appends, but for those that escapes take.
+    pub fn text_length_at_least(&self) -> usize {
+        /// Brackets, or quotes.
+        const AROUND: usize = 2;
+        match self {
+            Json::Null => "null".len(),
+            Json::Bool(value) => if *value { "true" } else { "false" }.len(),
+            Json::Number(number) => number.as_str().len(),
+            Json::String(text) => AROUND + text.len(),
+            Json::Array(items) => {
+                let commas = items.len().saturating_sub(1);
+                AROUND + commas + items.iter().map(Json::text_length_at_least).sum::<usize>()
+            }
+            Json::Object(object) => {
+                let member =
+                    |(key, value): (&str, &Json)| AROUND + key.len() + ":".len() + value.text_length_at_least();
+                let commas = object.len().saturating_sub(1);
+                AROUND + commas + object.iter().map(member).sum::<usize>()
+            }
+        }
+    }
+
     /// Appends the value as canonical JSON: compact, members sorted by the bytes of their keys at every level.
     pub fn write_canonical(&self, out: &mut String) {
         match self {
@@ -167,6 +189,8 @@ mod tests {
         let text = r#"{"z":-0.33660158358122172,"a":[1.0,1,18446744073709551617,1E+2],"é":"\"\\\n\t\u0001é😀","e":{},"n":null,"t":true}"#;
         assert_eq!(Json::parse(text.as_bytes()).unwrap().to_string(), text);
         assert_eq!(serde_json::to_string(&Json::parse(text.as_bytes()).unwrap()).unwrap(), text);
+        let escapes = r#"\"\\\n\t\u0001"#.len() - "\"\\\n\t\u{1}".len();
+        assert_eq!(Json::parse(text.as_bytes()).unwrap().text_length_at_least() + escapes, text.len());
     }
 
     #[test]

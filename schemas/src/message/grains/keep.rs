@@ -80,7 +80,7 @@ fn nearest_object_within<'o>(object: &'o Object, levels: usize) -> Object<'o> {
 
 /// The JSON text of a value, in a spelling that composing its characters doesn't change.
 pub fn json_text(json: &Json) -> String {
-    let mut plain = String::new();
+    let mut plain = String::with_capacity(json.text_length_at_least());
     json.write(&mut plain);
     if is_normalized(&plain) {
         return plain;
