@@ -118,7 +118,7 @@ impl Scan<'_> {
             Reading::Known(adapter) => adapter,
             Reading::Opaque(reason) => {
                 let opaque = Opaque::of(&exchange, &json, reason, self.options.fallback);
-                return ahead.map(|ahead| Guess::sure((ahead.make)(Subject::Opaque(opaque))));
+                return ahead.map(|ahead| Guess::sure(ahead.make.make(Subject::Opaque(opaque))));
             }
         };
         let (digest, at) = (digest(self.bytes, line), Spot { file: self.file, line: line.number });
@@ -154,18 +154,18 @@ impl Scan<'_> {
             None => created_at(adapter, exchange),
         };
         let time = exchange.time(created_at, fallback);
-        let mut guess = Guess::default();
+        let session = json.get("session_id").and_then(Json::as_str);
+        let mut guess = Guess::of_session(session.is_some());
         let visited = {
             let there = ahead.there.read().unwrap_or_else(PoisonError::into_inner);
             let so_far = SoFar { here: &self.tree, there: &there, time, digest, at };
             let first_seen = |position: &Position| Some(so_far.first_seen(position));
             let counts = |position: &Position, sight| so_far.counts(position, sight);
-            let session = json.get("session_id").and_then(Json::as_str);
             let context = ReadContext { time, first_seen: Some(&first_seen), session };
             let conversation = Conversation::new(&conversation_name(json));
             visit(adapter, exchange, conversation, &context, &counts, &mut |node| {
                 let counts = counts(&node.position, node.sight);
-                guess.see(node, counts, &|node| (ahead.make)(Subject::Message(node)));
+                guess.see(node, counts, &|node| ahead.make.make(Subject::Message(node)));
             })
         };
         if let Some(id) = visited.answer {

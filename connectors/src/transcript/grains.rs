@@ -10,7 +10,7 @@ use gristmill_schemas::message::ids::Position;
 
 use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault};
-use super::read::{Found, ReadOptions, Subject, read_exchanges, survey_exchanges};
+use super::read::{Found, Maker, ReadOptions, Subject, read_exchanges, survey_exchanges};
 use super::recast::recast;
 use super::said::Said;
 use super::told::{Made, Told, told_for_grains};
@@ -79,8 +79,7 @@ pub fn read_grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(
 
 /// [`read_grains`] of a file whose messages may follow those of others.
 fn read_linked(bytes: &[u8], options: ReadOptions<'_>, linker: &mut Linker, tell: &mut dyn FnMut(GrainOutput<'_>)) {
-    let make = |subject: Subject<'_>| prepare(subject, options.namespace);
-    read_exchanges(bytes, options, &make, &mut |line, found| match found {
+    read_exchanges(bytes, options, &Preparer(options.namespace), &mut |line, found| match found {
         Found::Fault(_) if linker.quiet => {}
         Found::Fault(fault) => tell(GrainOutput::Fault(fault)),
         Found::Made(prepared) => prepared.into_iter().for_each(|prepared| match prepared {
@@ -107,14 +106,29 @@ enum Prepared {
     Opaque(Result<EncodedGrain, GrainError>),
 }
 
-fn prepare(subject: Subject<'_>, namespace: Option<&str>) -> Prepared {
-    match subject {
-        Subject::Message(Node { position, parent, message, stop_reason, usage, response, .. }) => {
-            let note = Note { stop_reason, usage, response: response.as_ref(), namespace };
-            Prepared::Message { position, parent, draft: Draft::of(&message, note).seal(parent.is_some()) }
+/// Prepares the grains of a namespace, if they are of one.
+struct Preparer<'n>(Option<&'n str>);
+
+impl Maker<Prepared> for Preparer<'_> {
+    fn make(&self, subject: Subject<'_>) -> Prepared {
+        let Preparer(namespace) = *self;
+        match subject {
+            Subject::Message(Node { position, parent, message, stop_reason, usage, response, .. }) => {
+                let note = Note { stop_reason, usage, response: response.as_ref(), namespace };
+                Prepared::Message { position, parent, draft: Draft::of(&message, note).seal(parent.is_some()) }
+            }
+            Subject::Opaque(opaque) => {
+                Prepared::Opaque(opaque_event(opaque.json, opaque.time, &opaque.label(), opaque.reason, namespace))
+            }
         }
-        Subject::Opaque(opaque) => {
-            Prepared::Opaque(opaque_event(opaque.json, opaque.time, &opaque.label(), opaque.reason, namespace))
+    }
+
+    fn moved(&self, made: Prepared, session: &str) -> Option<Prepared> {
+        match made {
+            Prepared::Message { position, parent, draft } => {
+                Some(Prepared::Message { position, parent, draft: Ok(draft.ok()?.in_session(session)?) })
+            }
+            opaque @ Prepared::Opaque(_) => Some(opaque),
         }
     }
 }
@@ -341,6 +355,27 @@ mod tests {
             other.push(lines[3].clone());
             assert_eq!(grains(&other, threads).1.into_iter().collect::<BTreeSet<_>>(), expected);
         }
+    }
+
+    #[test]
+    fn a_session_is_called_after_its_first_message_wherever_in_the_file_that_was_seen_first() {
+        let line = |minute: usize, messages: &str, answer: &str| {
+            format!(
+                r#"{{"provider":"openai","endpoint":"chat","recorded_at":"2026-05-08T12:{minute:02}:00Z","request":{{"model":"m","messages":[{messages}]}},"response":{{"id":"r{minute}","model":"m","choices":[{{"index":0,"message":{answer},"finish_reason":"stop"}}]}}}}"#
+            )
+        };
+        let question = r#"{"role":"user","content":"question"}"#;
+        let call = r#"{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"c","type":"function","function":{"name":"look","arguments":"{}"}}]}"#;
+        let result = r#"{"role":"tool","tool_call_id":"c","content":"found"}"#;
+        let answered = |text: &str| format!(r#"{{"role":"assistant","content":"{text}"}}"#);
+        let asked_first = line(0, question, &answered("at once"));
+        let called = line(5, question, call);
+        let went_on = line(6, &[question, call, result].join(","), &answered("in the end"));
+        let (told, expected, _) = grains(&[asked_first.clone(), called.clone(), went_on.clone()], 1);
+        let sessions: BTreeSet<_> = told.iter().map(|grain| grain.get("session_id").map(Json::to_string)).collect();
+        assert_eq!((told.len(), sessions.len()), (7, 1), "{told:?}");
+        let (_, late, _) = grains(&[called, went_on, asked_first], 1);
+        assert_eq!(late.into_iter().collect::<BTreeSet<_>>(), expected.into_iter().collect());
     }
 
     #[test]

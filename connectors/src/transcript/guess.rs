@@ -5,9 +5,10 @@
 //! which it happened. So the first pass makes what it believes to count with the times that it has seen so far. Only when all is seen it
 //! shows whether a guess holds; a line whose guess doesn't is read again. So what comes out never depends on what was guessed.
 
-use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::ids::{Position, session_id};
 use gristmill_schemas::message::{ContentBlock, Message, Timestamp};
 
+use super::read::Make;
 use super::traffic::{Mark, Node, Sight};
 use super::tree::{Spot, Tree};
 
@@ -35,18 +36,19 @@ pub(super) struct Guess<T> {
     sightings: Vec<Sighting>,
     /// What was made of some of them, each with its place among them.
     made: Vec<(usize, T)>,
-}
-
-impl<T> Default for Guess<T> {
-    fn default() -> Self {
-        Guess { sightings: Vec::new(), made: Vec::new() }
-    }
+    /// The line names its session, which therefore isn't called after its first message.
+    has_session: bool,
 }
 
 impl<T> Guess<T> {
+    /// Nothing yet, of a line that names its session if it `has_session`.
+    pub(super) fn of_session(has_session: bool) -> Self {
+        Guess { sightings: Vec::new(), made: Vec::new(), has_session }
+    }
+
     /// What was made of a line that owes nothing to others.
     pub(super) fn sure(made: T) -> Self {
-        Guess { sightings: Vec::new(), made: vec![(0, made)] }
+        Guess { made: vec![(0, made)], ..Guess::of_session(false) }
     }
 
     /// Takes down the next message of the line, and makes it if it `counts`.
@@ -65,8 +67,9 @@ impl<T> Guess<T> {
         self.sightings.iter().map(|sighting| sighting.mark).collect()
     }
 
-    /// What was made of those messages that count, if `tree`, which has seen everything, says of all that matters what was believed.
-    pub(super) fn come_true(self, tree: &Tree, at: Spot) -> Option<Vec<T>> {
+    /// What `make` made of those messages that count, if `tree`, which has seen everything, says of all that matters what was believed. If
+    /// only the first message was seen earlier than was believed, what was made is moved to the session that is called after that.
+    pub(super) fn come_true(self, tree: &Tree, at: Spot, make: Make<'_, T>) -> Option<Vec<T>> {
         if self.sightings.is_empty() {
             return Some(self.made.into_iter().map(|(_, made)| made).collect());
         }
@@ -75,16 +78,26 @@ impl<T> Guess<T> {
         if !counting.contains(&true) {
             return Some(Vec::new());
         }
-        let mut named = self.sightings.iter().enumerate().filter(|(place, sighting)| *place == 0 || sighting.has_calls);
-        if !named.all(|(_, sighting)| sighting.holds(tree)) {
+        if !self.sightings.iter().filter(|sighting| sighting.has_calls).all(|sighting| sighting.holds(tree)) {
             return None;
         }
+        let session = match self.sightings.first() {
+            Some(first) if !self.has_session && !first.holds(tree) => {
+                let position = &first.mark.position;
+                Some(session_id(position, tree.first_seen(position)?))
+            }
+            _ => None,
+        };
+        let moved = |made: T| match &session {
+            Some(session) => make.moved(made, session),
+            None => Some(made),
+        };
         let mut made = self.made.into_iter().peekable();
         let mut true_ones = Vec::new();
         for (place, (sighting, counts)) in self.sightings.iter().zip(counting).enumerate() {
             let own = made.next_if(|(of, _)| *of == place);
             if counts {
-                true_ones.push(own.filter(|_| sighting.holds(tree))?.1);
+                true_ones.push(moved(own.filter(|_| sighting.holds(tree))?.1)?);
             }
         }
         Some(true_ones)
@@ -128,12 +141,13 @@ mod tests {
     use gristmill_schemas::message::block::ToolUseBlock;
     use gristmill_schemas::message::ids::Thread;
 
+    use super::super::read::{Maker, Subject};
     use super::*;
 
     const AT: Spot = Spot { file: 0, line: 7 };
 
     fn guess(seconds: &[i64]) -> (Guess<usize>, Vec<Mark>) {
-        let (mut guess, mut thread) = (Guess::default(), Thread::new(""));
+        let (mut guess, mut thread) = (Guess::of_session(false), Thread::new(""));
         for (number, seconds) in seconds.iter().enumerate() {
             let call = ToolUseBlock { id: "1".into(), name: "f".into(), input: Default::default() };
             let content = vec![if number == 1 { ContentBlock::ToolUse(call) } else { ContentBlock::text("x") }];
@@ -155,13 +169,26 @@ mod tests {
             tree.note(&[*mark], Timestamp::from_seconds(seconds), 5, AT);
         }
         tree.note(&[marks[place]], Timestamp::from_seconds(seconds), 5, Spot { file: 0, line: 1 });
-        guess.come_true(&tree, AT)
+        guess.come_true(&tree, AT, &Places)
+    }
+
+    /// Makes nothing; whoever is moved to another session comes a hundred places later.
+    struct Places;
+
+    impl Maker<usize> for Places {
+        fn make(&self, _subject: Subject<'_>) -> usize {
+            0
+        }
+
+        fn moved(&self, made: usize, _session: &str) -> Option<usize> {
+            Some(made + 100)
+        }
     }
 
     #[test]
     fn a_guess_holds_if_what_counts_and_what_names_it_was_first_seen_when_it_was_thought() {
         assert_eq!(with(0, 9), Some(vec![0, 1, 2, 3]), "a later sight changes nothing");
-        assert_eq!(with(0, 0), None, "the session is named after the first message");
+        assert_eq!(with(0, 0), Some(vec![101, 102, 103]), "the session is named after the first message");
         assert_eq!(with(1, 1), None, "a result may answer the call");
         assert_eq!(with(2, 1), Some(vec![0, 1, 3]), "it counts elsewhere, and nothing is named after it");
         assert_eq!(with(3, 3), Some(vec![0, 1, 2]));
@@ -173,7 +200,21 @@ mod tests {
         let mut tree = Tree::default();
         tree.note(&marks[..1], Timestamp::from_seconds(5), 5, AT);
         tree.note(&marks[1..], Timestamp::from_seconds(4), 5, AT);
-        assert_eq!(guess.come_true(&tree, AT), None);
-        assert_eq!(Guess::sure(3).come_true(&tree, AT), Some(vec![3]));
+        assert_eq!(guess.come_true(&tree, AT, &Places), None);
+        assert_eq!(Guess::sure(3).come_true(&tree, AT, &Places), Some(vec![3]));
+    }
+
+    #[test]
+    fn a_session_with_a_name_of_its_own_keeps_it_and_not_everything_can_be_moved() {
+        for (has_session, expected) in [(true, Some(vec![1, 2, 3])), (false, None)] {
+            let (guess, marks) = guess(&[1, 2, 2, 4]);
+            let guess = Guess { has_session, ..guess };
+            let mut tree = Tree::default();
+            for (mark, seconds) in marks.iter().zip([1, 2, 2, 4]) {
+                tree.note(&[*mark], Timestamp::from_seconds(seconds), 5, AT);
+            }
+            tree.note(&marks[..1], Timestamp::from_seconds(0), 5, Spot { file: 0, line: 1 });
+            assert_eq!(guess.come_true(&tree, AT, &|_: Subject<'_>| 0), expected);
+        }
     }
 }

@@ -105,14 +105,32 @@ impl Opaque<'_> {
 }
 
 /// What makes something of messages and of what is opaque.
-pub(super) type Make<'m, T> = &'m (dyn Fn(Subject<'_>) -> T + Sync);
+pub trait Maker<T>: Sync {
+    /// Makes something of `subject`.
+    fn make(&self, subject: Subject<'_>) -> T;
+
+    /// What would have been made if the message were in the session `session`, which has no name of its own; `None` if that can't be told
+    /// without making it again. Ids of such sessions are of one length.
+    fn moved(&self, _made: T, _session: &str) -> Option<T> {
+        None
+    }
+}
+
+impl<T, F: Fn(Subject<'_>) -> T + Sync> Maker<T> for F {
+    fn make(&self, subject: Subject<'_>) -> T {
+        self(subject)
+    }
+}
+
+/// A maker that is used on many threads.
+pub(super) type Make<'m, T> = &'m dyn Maker<T>;
 
 /// Reads the lines of `bytes` in two passes. `make` is given whatever counts, on any thread, some of it twice and some in vain; what it
 /// makes goes line by line to `take`, of each message once, in the order of the lines.
 pub fn read_exchanges<T: Send>(
     bytes: &[u8],
     options: ReadOptions<'_>,
-    make: Make<'_, T>,
+    make: &dyn Maker<T>,
     take: &mut dyn FnMut(&Line, Found<T>),
 ) {
     let all: Vec<Line> = lines(bytes).collect();
@@ -258,7 +276,7 @@ fn found_in<T>(bytes: &[u8], reader: Reader<'_>, portion: &Portion<'_, T>, make:
     let mut parser = JsonParser::new();
     let read = |line: &Line| {
         let at = Spot { file: reader.file, line: line.number };
-        let guessed = guesses.next().flatten().and_then(|guess| guess.come_true(reader.tree, at));
+        let guessed = guesses.next().flatten().and_then(|guess| guess.come_true(reader.tree, at, make));
         guessed.map_or_else(|| found((bytes, &mut parser), reader, line, make), Found::Made)
     };
     portion.lines.iter().map(read).collect()
@@ -283,7 +301,7 @@ fn found<'b, T>(
         Reading::Known(adapter) => Found::Made(reader.messages(adapter, &exchange, &json, (line, time), make)),
         Reading::Opaque(reason) => {
             let opaque = Opaque::of(&exchange, &json, reason, reader.options.fallback);
-            Found::Made(vec![make(Subject::Opaque(opaque))])
+            Found::Made(vec![make.make(Subject::Opaque(opaque))])
         }
     }
 }
@@ -309,7 +327,7 @@ impl Reader<'_> {
         let mut made = Vec::new();
         visit(adapter, exchange, conversation, &context, &counts, &mut |node| {
             if counts(&node.position, node.sight) {
-                made.push(make(Subject::Message(node)));
+                made.push(make.make(Subject::Message(node)));
             }
         });
         made

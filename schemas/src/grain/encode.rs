@@ -11,6 +11,7 @@ use super::extent::append_value;
 use super::fields::{Field, Kind};
 use super::header::{Flags, HEADER_LENGTH, Header, Sensitivity};
 use super::json::{compact, into_value};
+use super::marks::Marks;
 use super::payload::{DEFAULT_PAYLOAD_LIMIT, Encoding, Payload};
 use super::rules::{self, Rigor};
 use super::types::{GrainType, TypeByte};
@@ -74,6 +75,29 @@ pub struct EncodedGrain {
     pub blob: Vec<u8>,
     /// SHA-256 of the blob.
     pub address: ContentAddress,
+}
+
+impl EncodedGrain {
+    /// The grain with `text` in the place of the text of `field`, which is as long; `None` if there is none as long. The schema has to
+    /// let `text` stand there.
+    pub fn with_text_as_long(mut self, field: Field, text: &str) -> Option<EncodedGrain> {
+        overwrite(&mut self.blob, field, text)?;
+        let address = ContentAddress::of(&self.blob);
+        Some(EncodedGrain { address, ..self })
+    }
+}
+
+/// Puts `text` in the place of the text of `field` in a blob of ours, if that is as long: then nothing else of the blob depends on it.
+fn overwrite(blob: &mut [u8], field: Field, text: &str) -> Option<()> {
+    let (start, before) = {
+        let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok()?;
+        let grain = Grain::decode_again(&payload, Marks::default()).ok()?;
+        let before = grain.text(field)?;
+        ((before.as_ptr() as usize).wrapping_sub(blob.as_ptr() as usize), before.to_owned())
+    };
+    // In a payload that had to be decompressed the text stands elsewhere.
+    let place = blob.get_mut(start..start.checked_add(text.len())?)?;
+    (*place == *before.as_bytes()).then(|| place.copy_from_slice(text.as_bytes()))
 }
 
 /// Encodes a grain that is given as JSON with full names.
@@ -198,6 +222,13 @@ impl OpenGrain {
         digits.into_iter().for_each(|digits| _ = address.write_hex(digits));
         let address = self.before.end(self.blob.get(self.place..).unwrap_or_default());
         EncodedGrain { blob: self.blob, address }
+    }
+
+    /// [`EncodedGrain::with_text_as_long`] before the address is put in.
+    pub fn with_text_as_long(mut self, field: Field, text: &str) -> Option<OpenGrain> {
+        overwrite(&mut self.blob, field, text)?;
+        let before = BlobHash::of(self.blob.get(..self.place)?);
+        Some(OpenGrain { before, ..self })
     }
 
     /// The blob, with no address in it that means anything.

@@ -159,6 +159,23 @@ enum SealedEvent {
 }
 
 impl SealedDraft {
+    /// The same message in the session `session`; `None` if its id isn't as long as that of the session in which it was sealed. Costs
+    /// a hash, where sealing it again would cost all that was done for it.
+    pub fn in_session(self, session: &str) -> Option<SealedDraft> {
+        let open = |grain: OpenGrain| grain.with_text_as_long(Field::SessionId, session);
+        let whole = |grain: EncodedGrain| grain.with_text_as_long(Field::SessionId, session);
+        Some(SealedDraft {
+            event: match self.event {
+                SealedEvent::First(event) => SealedEvent::First(whole(event)?),
+                SealedEvent::Reply(event) => SealedEvent::Reply(open(event)?),
+            },
+            thoughts: self.thoughts.into_iter().map(open).collect::<Option<_>>()?,
+            calls: self.calls.into_iter().map(|(id, call)| Some((id, whole(call)?))).collect::<Option<_>>()?,
+            results: self.results.into_iter().map(|(id, result)| Some((id, open(result)?))).collect::<Option<_>>()?,
+            unknown: self.unknown,
+        })
+    }
+
     /// Puts the addresses in. `parent` is that of the preceding message; `call_address` knows the grains of calls so far.
     ///
     /// # Errors

@@ -93,6 +93,26 @@ fn the_parent_is_named_by_its_address() {
 }
 
 #[test]
+fn a_message_that_is_moved_to_another_session_is_as_if_it_had_been_sealed_there() {
+    let content = vec![
+        ContentBlock::Thinking { text: "hm".into(), signature: None },
+        ContentBlock::text("in sess_1 I said sess_1"),
+        call("tu_1", "{}"),
+    ];
+    let (address, note) = (ContentAddress::of(b"another"), Note::default());
+    for (role, content) in [(Role::Assistant, content), (Role::Tool, vec![answer("tu_1")])] {
+        let here = message(role, content);
+        let there = Message { session_id: "sess_2".into(), ..here.clone() };
+        for parent in [None, Some(address)] {
+            let sealed = Draft::of(&here, note).seal(parent.is_some()).unwrap();
+            assert!(sealed.clone().in_session("sess_10").is_none(), "its id is longer");
+            let moved = sealed.in_session("sess_2").unwrap().link(parent, |_| Some(address));
+            assert_eq!(moved.unwrap(), Draft::of(&there, note).link(parent, |_| Some(address)).unwrap());
+        }
+    }
+}
+
+#[test]
 fn what_a_grain_would_change_is_kept_as_text() {
     let mut said =
         message(Role::Assistant, vec![call("tu_1", r#"{"a":1.50,"b":null,"c":123456789012345678901234567890}"#)]);
