@@ -3,7 +3,8 @@
 //! A message takes its ids from its time and from the times of others: the first of its conversation, whose session it is in, and
 //! those whose calls it may answer. Its own time is that at which it was first seen, and a recording tells it most often in the order in
 //! which it happened. So the first pass makes what it believes to count with the times that it has seen so far. Only when all is seen it
-//! shows whether a guess holds; a line whose guess doesn't is read again. So what comes out never depends on what was guessed.
+//! shows whether a guess holds; a line whose guess doesn't is read again, unless it is wrong in nothing but when the conversation began:
+//! then what was made is moved to the session that is called after that. So what comes out never depends on what was guessed.
 
 use gristmill_schemas::message::ids::{Position, session_id};
 use gristmill_schemas::message::{ContentBlock, Message, Timestamp};
