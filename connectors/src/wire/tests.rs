@@ -166,6 +166,21 @@ fn place(key: &str, message: &str, is_answer: bool) -> Position {
 }
 
 #[test]
+fn alternative_answers_keep_the_ids_of_their_own_calls() {
+    let call = |id: &str, input: &str| {
+        format!(r#"{{"role":"assistant","tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{input}"}}}}]}}"#)
+    };
+    let [first, other, alike] = [call("a", "{}"), call("b", r#"{\"x\": 1}"#), call("c", "{}")];
+    let body = format!(
+        r#"{{"id":"c","created":5,"model":"m","choices":[{{"index":0,"message":{first}}},{{"index":1,"message":{other}}},{{"index":2,"message":{alike}}}]}}"#
+    );
+    assert_eq!(answered("openai/chat", &body), ["call: f"]);
+    let part = |id: &str| format!(r#"{{"content":{{"role":"model","parts":[{{"functionCall":{{"id":"{id}","name":"f","args":{{}}}},"thoughtSignature":"AAA="}}]}}}}"#);
+    let body = format!(r#"{{"candidates":[{},{},{}]}}"#, part("a"), part("b"), part("a"));
+    assert_eq!(answered("gemini/generatecontent", &body), ["call: f"]);
+}
+
+#[test]
 fn an_answer_that_is_resent_stands_where_it_stood() {
     for (answer, resent) in [
         (r#"{"role":"assistant","content":""}"#, r#"{"role":"assistant","content":""}"#),

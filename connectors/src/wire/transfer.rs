@@ -227,7 +227,17 @@ fn response<'j>(
     }
     let is_wanted = |unit: &Unit| wanted.at(unit.messages.first().and_then(|first| positions.get(*first)));
     let residuals = wanted.of(&read_units, &is_wanted, body, || {
-        let mut writer = Writer::new(adapter, &mut conversation.ids, Vec::new(), WriteOptions::default());
+        // Who writes these answers again knows the calls of all; the conversation goes on with those of the first.
+        let mut of_all;
+        let ids = match response.choices.as_slice() {
+            [] | [_] => &mut conversation.ids,
+            choices => {
+                of_all = conversation.ids.clone();
+                recall_ids(adapter, choices.iter().map(|choice| &choice.message), &mut of_all);
+                &mut of_all
+            }
+        };
+        let mut writer = Writer::new(adapter, ids, Vec::new(), WriteOptions::default());
         adapter.write_response(&response, &mut writer)
     });
     for (choice, residual) in response.choices.iter_mut().zip(residuals.units) {
