@@ -32,8 +32,7 @@ pub(super) fn grains(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMu
 
 fn made(json: &Json, line: &Line, namespace: Option<&str>) -> Result<Made, LineFault> {
     let shape = |message: &str| line.fault(FaultCode::Shape, message);
-    let refused =
-        |error: gristmill_schemas::error::GrainError| line.fault(FaultCode::Grain(error.code), error.to_string());
+    let refused = |error| line.grain_fault(&error);
     let named = json.get("content_address").and_then(Json::as_str);
     let grain = match json.get("blob_hex").and_then(Json::as_str) {
         Some(digits) => {

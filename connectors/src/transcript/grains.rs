@@ -9,7 +9,7 @@ use gristmill_schemas::message::grains::{Draft, Note, SealedDraft, opaque_event}
 use gristmill_schemas::message::ids::Position;
 
 use super::kind::TranscriptKind;
-use super::line::{FaultCode, Line, LineFault};
+use super::line::{Line, LineFault};
 use super::read::{Found, Maker, ReadOptions, Subject, read_exchanges, survey_exchanges};
 use super::recast::recast;
 use super::said::Said;
@@ -92,7 +92,7 @@ fn read_linked(bytes: &[u8], options: ReadOptions<'_>, linker: &mut Linker, tell
                 linker.counts.opaque_exchanges += 1;
                 match grain {
                     Ok(grain) => tell(GrainOutput::Grain(line, grain)),
-                    Err(error) => tell(GrainOutput::Fault(line.fault(FaultCode::Grain(error.code), error.to_string()))),
+                    Err(error) => tell(GrainOutput::Fault(line.grain_fault(&error))),
                 }
             }
         }),
@@ -271,7 +271,7 @@ impl Linker {
             }
             Err(_) if quiet => None,
             Err(error) => {
-                tell(GrainOutput::Fault(line.fault(FaultCode::Grain(error.code), error.to_string())));
+                tell(GrainOutput::Fault(line.grain_fault(&error)));
                 None
             }
         };

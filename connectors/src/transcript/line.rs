@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use gristmill_schemas::error::GrainError;
 use gristmill_schemas::json::{Json, JsonErrorKind, JsonParser};
 use memchr::memchr;
 
@@ -91,6 +92,11 @@ impl Line {
     /// The fault of this line.
     pub fn fault(&self, code: FaultCode, message: impl Into<String>) -> LineFault {
         LineFault { number: self.number, range: self.range.clone(), code, message: message.into() }
+    }
+
+    /// The fault that no grain can hold what the line says.
+    pub fn grain_fault(&self, error: &GrainError) -> LineFault {
+        self.fault(FaultCode::Grain(error.code), error.detail())
     }
 
     /// The line's JSON.

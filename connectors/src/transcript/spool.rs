@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::grains::{GrainCounts, GrainOutput, Linker, grains_of, grains_together};
 use super::kind::TranscriptKind;
-use super::line::{FaultCode, Line, LineFault};
+use super::line::{Line, LineFault};
 use super::read::ReadOptions;
 use super::told::Made;
 use crate::ConnectorError;
@@ -112,7 +112,7 @@ impl<W: Write> Writer<W> {
                 self.failed = self.out.write_all(&head).and_then(|()| self.out.write_all(blob)).err();
             }
             Ok(_) => {}
-            Err(error) => self.faults.push(line.fault(FaultCode::Grain(error.code), error.to_string())),
+            Err(error) => self.faults.push(line.grain_fault(&error)),
         }
     }
 }

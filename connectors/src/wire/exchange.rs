@@ -153,9 +153,10 @@ impl<'a> Exchange<'a> {
     }
 
     /// The time of the exchange: when it was recorded, what the response says, the `Date` header, else `fallback` (the
-    /// modification time of the file).
+    /// modification time of the file). A time that no grain can say tells none: programs write the year 1 for `unknown`.
     pub fn time(&self, response_created: Option<Timestamp>, fallback: Timestamp) -> Timestamp {
-        self.recorded_at.or(response_created).or(self.date).unwrap_or(fallback)
+        let mut told = [self.recorded_at, response_created, self.date].into_iter().flatten();
+        told.find(|time| time.fits_grain()).unwrap_or(fallback)
     }
 
     /// The model that the address names, where it stands there: `…/model/{name}/…` or `…/models/{name}:…`.
@@ -304,5 +305,8 @@ mod tests {
         let (zero, later) = (Timestamp::from_micros(0), Timestamp::from_seconds(5));
         assert_eq!(exchange.time(None, zero), Timestamp::parse("2026-05-08T12:00:00Z").unwrap());
         assert_eq!(exchange.time(Some(later), zero), later);
+        let year_one = Timestamp::parse("0001-01-01T00:00:00Z");
+        assert!(year_one.is_some_and(|time| !time.fits_grain()));
+        assert_eq!(exchange.time(year_one, zero), exchange.time(None, zero));
     }
 }

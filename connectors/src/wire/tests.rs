@@ -2,6 +2,7 @@
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::adapter::Adapter;
@@ -9,7 +10,7 @@ use super::dialect::by_key;
 use super::exchange::Exchange;
 use super::read::{Conversation, ReadContext, ReadWarningKind};
 use super::round_trip::{Outcome, check};
-use super::transfer::{read_request, read_response, write_request};
+use super::transfer::{read_request, read_response, write_request, write_response};
 use super::write::WriteOptions;
 
 fn json(text: &str) -> Json<'static> {
@@ -168,14 +169,32 @@ fn place(key: &str, message: &str, is_answer: bool) -> Position {
 #[test]
 fn alternative_answers_keep_the_ids_of_their_own_calls() {
     let call = |id: &str, input: &str| {
-        format!(r#"{{"role":"assistant","tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{input}"}}}}]}}"#)
+        format!(
+            r#"{{"role":"assistant","tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{input}"}}}}]}}"#
+        )
     };
     let [first, other, alike] = [call("a", "{}"), call("b", r#"{\"x\": 1}"#), call("c", "{}")];
     let body = format!(
         r#"{{"id":"c","created":5,"model":"m","choices":[{{"index":0,"message":{first}}},{{"index":1,"message":{other}}},{{"index":2,"message":{alike}}}]}}"#
     );
     assert_eq!(answered("openai/chat", &body), ["call: f"]);
-    let part = |id: &str| format!(r#"{{"content":{{"role":"model","parts":[{{"functionCall":{{"id":"{id}","name":"f","args":{{}}}},"thoughtSignature":"AAA="}}]}}}}"#);
+    // Each alternative that is another message fits alone, too: as a branch of its session.
+    let (adapter, body) = (adapter("openai/chat"), json(&body));
+    let read = read_response(adapter, &body, &mut Conversation::new(""), &context()).unwrap();
+    for (index, id) in ["a", "b"].into_iter().enumerate() {
+        let mut alone = read.response.clone();
+        alone.choices = vec![alone.choices.swap_remove(index)];
+        let written = write_response(adapter, &alone, &mut ToolIdMap::new(), WriteOptions::default());
+        let calls =
+            written.json.get("choices").unwrap().as_array().unwrap()[0].get("message").unwrap().get("tool_calls");
+        assert_eq!(calls.unwrap().as_array().unwrap()[0].get("id").and_then(Json::as_str), Some(id));
+        assert!(written.drops.iter().all(|drop| drop.message_id.is_empty()), "{:?}", written.drops);
+    }
+    let part = |id: &str| {
+        format!(
+            r#"{{"content":{{"role":"model","parts":[{{"functionCall":{{"id":"{id}","name":"f","args":{{}}}},"thoughtSignature":"AAA="}}]}}}}"#
+        )
+    };
     let body = format!(r#"{{"candidates":[{},{},{}]}}"#, part("a"), part("b"), part("a"));
     assert_eq!(answered("gemini/generatecontent", &body), ["call: f"]);
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::ids::Position;
-use gristmill_schemas::message::request::{Request, Response};
+use gristmill_schemas::message::request::{Choice, Request, Response};
 use gristmill_schemas::message::stream::{Assembler, StreamEvent};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message};
@@ -233,7 +233,7 @@ fn response<'j>(
             [] | [_] => &mut conversation.ids,
             choices => {
                 of_all = conversation.ids.clone();
-                recall_ids(adapter, choices.iter().map(|choice| &choice.message), &mut of_all);
+                recall_ids_of_choices(adapter, choices, &mut of_all);
                 &mut of_all
             }
         };
@@ -274,7 +274,7 @@ pub fn write_response<'m>(
     ids: &mut ToolIdMap,
     options: WriteOptions,
 ) -> Body<'m> {
-    recall_ids(adapter, response.choices.iter().map(|choice| &choice.message), ids);
+    recall_ids_of_choices(adapter, &response.choices, ids);
     let mut writer = Writer::new(adapter, ids, Vec::new(), options);
     let written = adapter.write_response(response, &mut writer);
     let owners: Vec<_> = response.choices.iter().map(|choice| vec![&choice.message]).collect();
@@ -389,6 +389,12 @@ fn recall_ids<'m>(adapter: &dyn Adapter, messages: impl Iterator<Item = &'m Mess
             }
         }
     }
+}
+
+/// [`recall_ids`] of alternatives. Where two are the same message, whose calls are the same, the ids of the first count: it is the one
+/// that is stored.
+fn recall_ids_of_choices(adapter: &dyn Adapter, choices: &[Choice], ids: &mut ToolIdMap) {
+    recall_ids(adapter, choices.iter().rev().map(|choice| &choice.message), ids);
 }
 
 /// Applies the residuals that belong to a written body; `owners` are the messages of each unit.

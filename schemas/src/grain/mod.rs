@@ -46,6 +46,7 @@ pub use json::{from_json, to_json};
 pub use marks::{Mark, Marks};
 pub use payload::{DEFAULT_PAYLOAD_LIMIT, Encoding, Payload};
 pub use raw::{Encoded, Entries, Items, RawValue};
+pub(crate) use rules::header_seconds;
 pub use token::DEPTH_LIMIT;
 pub use types::{GrainType, TypeByte};
 pub use value::{Integer, Value};

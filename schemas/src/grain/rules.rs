@@ -249,7 +249,7 @@ fn check_instant(field: Field, value: &RawValue<'_>) -> Result<(), GrainError> {
 }
 
 /// `created_at` in the header's whole seconds, if it fits.
-pub(super) fn header_seconds(milliseconds: i64) -> Option<u32> {
+pub(crate) fn header_seconds(milliseconds: i64) -> Option<u32> {
     u32::try_from(milliseconds.div_euclid(1000)).ok()
 }
 

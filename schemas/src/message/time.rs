@@ -6,6 +6,8 @@ use std::hash::{Hash, Hasher};
 
 use chrono::{DateTime, FixedOffset, NaiveDateTime, SecondsFormat, Timelike};
 
+use crate::grain::header_seconds;
+
 /// A moment. Two moments are equal if they are the same instant, whatever offset they were told in.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp {
@@ -37,6 +39,11 @@ impl Timestamp {
     /// Milliseconds since the start of 1970, as a ULID wants them: 0 before 1970, at most 48 bits.
     pub fn ulid_millis(self) -> u64 {
         u64::try_from(self.micros / 1_000).unwrap_or(0).min((1 << 48) - 1)
+    }
+
+    /// True if a grain can say that it was made then: from 1970 to 2106, what the header holds (OMS §3.1.1).
+    pub fn fits_grain(self) -> bool {
+        header_seconds(self.micros.div_euclid(1_000)).is_some()
     }
 
     /// Reads RFC 3339; a moment without offset is taken as UTC. Digits beyond the microsecond are cut off.

@@ -1,5 +1,5 @@
 //! A recorded exchange with anything at all in one of its places comes back equal, or is kept whole: providers add fields, proxies
-//! change types, and none of that may change what is stored. The exchanges as they were recorded are `exchanges_round_trip`'s.
+//! change types, an answer has alternatives, and none of that may change what is stored. The exchanges as they were recorded are `exchanges_round_trip`'s.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,17 @@ const CHANGES: [&str; 15] = [
     "{}",
     r#"{"type":"unheard_of","\u0000members 0":1,"role":"user","content":"c","parts":[]}"#,
 ];
+
+/// What becomes of a place.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    /// This JSON comes to stand there.
+    Value(&'static str),
+    /// Nothing stands there any more.
+    Nothing,
+    /// Another item follows that differs by its ids alone.
+    Again,
+}
 
 /// Longer bodies would show the same places again.
 const LONGEST_LINE: usize = 2_500;
@@ -67,13 +78,12 @@ fn check_file(file: &Path, most: usize, checked: &mut usize, faults: &mut Vec<St
             let mut places = Vec::new();
             visit(&original, &mut Vec::new(), &mut places);
             for place in &places {
-                for change in CHANGES.iter().copied().map(Some).chain([None]) {
+                for change in CHANGES.iter().copied().map(Change::Value).chain([Change::Nothing, Change::Again]) {
                     let Some(changed) = with_change(&original, place, change) else { continue };
                     json.as_object_mut().unwrap().insert(body, changed);
                     if let Some(path) = difference(&json) {
                         let id = json.get("id").and_then(Json::as_str).unwrap_or_default();
-                        let change = change.unwrap_or("nothing");
-                        faults.push(format!("{id} {body}{place:?} = {change}: {path}"));
+                        faults.push(format!("{id} {body}{place:?} = {change:?}: {path}"));
                     }
                     *checked += 1;
                 }
@@ -110,28 +120,48 @@ fn visit(json: &Json, here: &mut Vec<Step>, places: &mut Vec<Vec<Step>>) {
     }
 }
 
-/// `json` with another value at a place, or without it; `None` if there is nothing to leave out.
-fn with_change<'j>(json: &Json<'j>, place: &[Step], change: Option<&'static str>) -> Option<Json<'j>> {
-    let Some((&step, rest)) = place.split_first() else { return Some(Json::parse(change?.as_bytes()).unwrap()) };
-    let leave_out = rest.is_empty() && change.is_none();
-    let child = |child: &Json<'j>| if leave_out { Some(None) } else { with_change(child, rest, change).map(Some) };
+/// `json` with a change at a place; `None` if the place can't be changed so.
+fn with_change<'j>(json: &Json<'j>, place: &[Step], change: Change) -> Option<Json<'j>> {
+    let Some((&step, rest)) = place.split_first() else {
+        let Change::Value(value) = change else { return None };
+        return Some(Json::parse(value.as_bytes()).unwrap());
+    };
+    let instead = |child: &Json<'j>| match change {
+        Change::Nothing if rest.is_empty() => Some(Vec::new()),
+        Change::Again if rest.is_empty() => Some(vec![child.clone(), with_other_ids(child)]),
+        _ => with_change(child, rest, change).map(|changed| vec![changed]),
+    };
     Some(match json {
         Json::Array(items) => {
-            let changed = child(&items[step])?;
-            let all = items.iter().enumerate();
-            Json::Array(
-                all.filter_map(|(at, item)| if at == step { changed.clone() } else { Some(item.clone()) }).collect(),
-            )
+            let (before, after) = items.split_at(step);
+            let (child, after) = after.split_first()?;
+            Json::Array([before, &instead(child)?, after].concat())
         }
+        Json::Object(_) if rest.is_empty() && matches!(change, Change::Again) => return None,
         Json::Object(object) => {
-            let changed = child(object.iter().nth(step)?.1)?;
+            let mut changed = instead(object.iter().nth(step)?.1)?;
             let all = object.iter().enumerate();
             let members = all.filter_map(|(at, (key, value))| {
-                let value = if at == step { changed.clone() } else { Some(value.clone()) };
+                let value = if at == step { changed.pop() } else { Some(value.clone()) };
                 Some((key.to_owned(), value?))
             });
             Json::Object(members.collect::<Object>())
         }
         _ => return None,
     })
+}
+
+/// A copy in which every `id` is another.
+fn with_other_ids<'j>(json: &Json<'j>) -> Json<'j> {
+    match json {
+        Json::Array(items) => Json::Array(items.iter().map(with_other_ids).collect()),
+        Json::Object(object) => {
+            let members = object.iter().map(|(key, value)| match value {
+                Json::String(id) if key == "id" => (key.to_owned(), Json::from(format!("{id}2"))),
+                value => (key.to_owned(), with_other_ids(value)),
+            });
+            Json::Object(members.collect::<Object>())
+        }
+        scalar => scalar.clone(),
+    }
 }

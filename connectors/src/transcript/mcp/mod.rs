@@ -87,7 +87,7 @@ impl Capture<'_> {
     ) {
         match grain {
             Ok(grain) => self.told.made.push(Made::new(line.clone(), grain)),
-            Err(error) => self.told.faults.push(line.fault(FaultCode::Grain(error.code), error.to_string())),
+            Err(error) => self.told.faults.push(line.grain_fault(&error)),
         }
     }
 }

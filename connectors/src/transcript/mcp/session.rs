@@ -17,7 +17,7 @@ use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::parts::{blocks, listed_prompt, listed_resource, reference, resource, says_all, tool};
 use super::wire::Rpc;
-use crate::transcript::line::{FaultCode, Line};
+use crate::transcript::line::Line;
 use crate::transcript::said::Said;
 use crate::transcript::talk::{Spoken, Talk};
 use crate::transcript::told::{Made, Told};
@@ -412,7 +412,7 @@ impl Connection<'_> {
     fn made(&mut self, grain: Result<EncodedGrain, GrainError>) {
         match grain {
             Ok(grain) => self.told.made.push(Made::new(self.line.clone(), grain)),
-            Err(error) => self.told.faults.push(self.line.fault(FaultCode::Grain(error.code), error.to_string())),
+            Err(error) => self.told.faults.push(self.line.grain_fault(&error)),
         }
     }
 

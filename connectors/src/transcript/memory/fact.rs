@@ -9,7 +9,7 @@ use gristmill_schemas::json::{Json, Number, Object};
 use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::grains::json_text;
 
-use crate::transcript::line::{FaultCode, Line};
+use crate::transcript::line::Line;
 use crate::transcript::told::{Made, Told};
 
 /// One version of a fact.
@@ -175,7 +175,7 @@ pub(super) fn tell_fact(
             Some(address)
         }
         Err(error) => {
-            told.faults.push(fact.line.fault(FaultCode::Grain(error.code), error.to_string()));
+            told.faults.push(fact.line.grain_fault(&error));
             None
         }
     }

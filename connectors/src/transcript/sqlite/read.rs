@@ -134,7 +134,7 @@ impl Database {
             let reason = "the session's own row";
             match opaque_event(&json, time, SESSION_LABEL, reason, options.namespace) {
                 Ok(grain) => told.made.push(Made::new(line, grain)),
-                Err(error) => told.faults.push(line.fault(FaultCode::Grain(error.code), error.to_string())),
+                Err(error) => told.faults.push(line.grain_fault(&error)),
             }
             if told.made.len() >= PART_ROWS {
                 tell(std::mem::take(&mut told));
