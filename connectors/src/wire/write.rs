@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use gristmill_schemas::message::capability::Capabilities;
 use gristmill_schemas::message::request::Request;
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role};
@@ -121,6 +122,11 @@ impl<'w> Writer<'w> {
     /// The units to write, in order.
     pub fn units(&self) -> Vec<WriteUnit> {
         self.units.clone()
+    }
+
+    /// What the model can do at the endpoint that is written for.
+    pub fn capabilities(&self, model: &str) -> Capabilities {
+        self.adapter.capabilities(model)
     }
 
     /// The provider that is written for.

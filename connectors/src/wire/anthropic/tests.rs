@@ -96,6 +96,16 @@ fn instructions_of_white_space_are_not_sent() {
 }
 
 #[test]
+fn a_limit_that_was_never_told_is_what_the_model_says_at_most() {
+    let written = |request: &Request| {
+        let body = write_request(&MESSAGES, request, &mut ToolIdMap::new(), WriteOptions::default()).json;
+        body.get("max_tokens").and_then(Json::as_u64)
+    };
+    assert_eq!(written(&Request::default()), Some(MESSAGES.capabilities("").max_output_tokens));
+    assert_eq!(written(&Request { max_output_tokens: Some(7), ..Request::default() }), Some(7));
+}
+
+#[test]
 fn what_an_image_leaves_unsaid_comes_back_unsaid() {
     let body = r#"{"model":"c","max_tokens":8,"messages":[{"role":"user","content":[
         {"type":"image","source":{"type":"base64","data":"QUFB"}},{"type":"image","source":{"type":"url","url":"u","media_type":"image/gif"}}]}]}"#;

@@ -18,9 +18,12 @@ pub(super) fn request<'m>(request: &'m Request<'m>, writer: &mut Writer<'_>) -> 
     if let Some(model) = &request.model {
         body.insert("model", gristmill_schemas::message::model_id::wire_name(model));
     }
-    if let Some(max_tokens) = request.max_output_tokens {
-        body.insert("max_tokens", max_tokens);
-    }
+    // The API refuses a request without a limit; one that was never told is what the model says at most.
+    let model = request.model.as_deref().unwrap_or_default();
+    body.insert(
+        "max_tokens",
+        request.max_output_tokens.unwrap_or_else(|| writer.capabilities(model).max_output_tokens),
+    );
     let mut list = Vec::new();
     let mut places = Vec::new();
     let mut system = request.system_prompt.as_deref().map_or_else(Vec::new, |prompt| vec![prompt]);
