@@ -5,6 +5,7 @@
 mod apply;
 mod bad_input;
 mod cal;
+mod cal_changed;
 mod canonical_conformance;
 mod claims;
 mod cmf;
