@@ -232,26 +232,43 @@ fn from_exchanges(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<
             let text = |node: Node<'_>| {
                 message_json(node.message, node.stop_reason, node.usage, node.response, prices).to_string()
             };
-            let make = |subject: Subject<'_>| message_of(subject, text);
+            let make = |subject: Subject<'_>| message_of(subject, |node, _| text(node));
             read_exchanges(bytes, conversion.options, &make, &mut |line, found| {
                 each(found, line, output, |text, output| output.line(&text));
             });
         }
         to @ (Form::Cmf | Form::Views) => {
-            let make = |subject: Subject<'_>| message_of(subject, |node| node.message.into_owned());
+            let make = |subject: Subject<'_>| {
+                message_of(subject, |node, conversation| {
+                    (answered_tools(&node.message, conversation), node.message.into_owned())
+                })
+            };
             read_exchanges(bytes, conversion.options, &make, &mut |line, found| {
-                each(found, line, output, |message, output| output.cmf(&message, to));
+                each(found, line, output, |(names, message), output| {
+                    output.names.extend(names);
+                    output.cmf(&message, to);
+                });
             });
         }
     }
 }
 
 /// What `make` makes of a message; of what is opaque, whose it is and why.
-fn message_of<T>(subject: Subject<'_>, make: impl Fn(Node<'_>) -> T) -> Result<T, (String, String)> {
+fn message_of<T>(subject: Subject<'_>, make: impl Fn(Node<'_>, &Conversation) -> T) -> Result<T, (String, String)> {
     match subject {
-        Subject::Message(node) => Ok(make(node)),
+        Subject::Message(node, conversation) => Ok(make(node, conversation)),
         Subject::Opaque(opaque) => Err((opaque.label(), opaque.reason.to_owned())),
     }
+}
+
+/// The ids of the calls that `message` answers, with their tools: a call may come only after its result, from a line further down.
+fn answered_tools(message: &Message, conversation: &Conversation) -> Vec<(String, String)> {
+    let answered = message.content.iter().filter_map(|block| match block {
+        ContentBlock::ToolResult(result) => Some(&result.tool_use_id),
+        _ => None,
+    });
+    let named = answered.filter_map(|id| Some((id.to_string(), conversation.tool_name(id)?.to_owned())));
+    named.collect()
 }
 
 fn each<T>(
@@ -518,6 +535,26 @@ mod tests {
         let (views, _) = converted(&text(&messages), TranscriptKind::Messages, Form::Views, None);
         let kinds: Vec<_> = views.iter().map(|view| view.get("kind").and_then(Json::as_str).unwrap()).collect();
         assert_eq!(kinds, ["text", "text", "tool_call"]);
+    }
+
+    #[test]
+    fn a_result_names_its_tool_wherever_its_call_stands() {
+        let call = CHAT.replace('\n', "");
+        // The later exchange stands first; the call is told best where it was the answer.
+        let result = call
+            .replace("12:00:00Z", "12:00:09Z")
+            .replace(
+                r#"{"role":"user","content":"weather?"}"#,
+                r#"{"role":"user","content":"weather?"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function",
+                "function":{"name":"w","arguments":"{\"c\": 1.50}"}}]},{"role":"tool","tool_call_id":"call_1","content":"wet"}"#,
+            )
+            .replace('\n', "");
+        for lines in [format!("{result}\n{call}"), format!("{call}\n{result}")] {
+            let (views, _) = converted(&lines, TranscriptKind::Exchanges, Form::Views, None);
+            let of_result = views.iter().filter(|view| view.get("kind").and_then(Json::as_str) == Some("tool_result"));
+            let uris: Vec<_> = of_result.map(|view| view.get("uri").and_then(Json::as_str)).collect();
+            assert_eq!(uris, [Some("tool_result://w")]);
+        }
     }
 
     #[test]

@@ -163,9 +163,9 @@ impl Scan<'_> {
             let counts = |position: &Position, sight| so_far.counts(position, sight);
             let context = ReadContext { time, first_seen: Some(&first_seen), session };
             let conversation = Conversation::new(&conversation_name(json));
-            visit(adapter, exchange, conversation, &context, &counts, &mut |node| {
+            visit(adapter, exchange, conversation, &context, &counts, &mut |node, conversation| {
                 let counts = counts(&node.position, node.sight);
-                guess.see(node, counts, &|node| ahead.make.make(Subject::Message(node)));
+                guess.see(node, counts, &|node| ahead.make.make(Subject::Message(node, conversation)));
             })
         };
         if let Some(id) = visited.answer {

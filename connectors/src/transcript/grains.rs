@@ -113,7 +113,7 @@ impl Maker<Prepared> for Preparer<'_> {
     fn make(&self, subject: Subject<'_>) -> Prepared {
         let Preparer(namespace) = *self;
         match subject {
-            Subject::Message(Node { position, parent, message, stop_reason, usage, response, .. }) => {
+            Subject::Message(Node { position, parent, message, stop_reason, usage, response, .. }, _) => {
                 let note = Note { stop_reason, usage, response: response.as_ref(), namespace };
                 Prepared::Message { position, parent, draft: Draft::of(&message, note).seal(parent.is_some()) }
             }

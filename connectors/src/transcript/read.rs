@@ -66,8 +66,8 @@ pub enum Found<T> {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is handed on once and never kept")]
 pub enum Subject<'s> {
-    /// A message.
-    Message(Node<'s>),
+    /// A message, and the conversation that it stands in.
+    Message(Node<'s>, &'s Conversation),
     /// A whole line.
     Opaque(Opaque<'s>),
 }
@@ -325,9 +325,9 @@ impl Reader<'_> {
         let at = Spot { file: self.file, line: line.number };
         let counts = |position: &Position, sight| self.tree.counts(position, sight, at);
         let mut made = Vec::new();
-        visit(adapter, exchange, conversation, &context, &counts, &mut |node| {
+        visit(adapter, exchange, conversation, &context, &counts, &mut |node, conversation| {
             if counts(&node.position, node.sight) {
-                made.push(make.make(Subject::Message(node)));
+                made.push(make.make(Subject::Message(node, conversation)));
             }
         });
         made

@@ -183,14 +183,14 @@ pub struct Visited {
 }
 
 /// Tells `tell` of the messages of `exchange`, which goes on with `conversation`, in order. Those that `counts` doesn't want at their
-/// place and so seen may lack what takes long to find.
+/// place and so seen may lack what takes long to find. Beside each comes the conversation that it stands in.
 pub fn visit(
     adapter: &'static dyn Adapter,
     exchange: &Exchange,
     mut conversation: Conversation,
     context: &ReadContext,
     counts: &dyn Fn(&Position, Sight) -> bool,
-    tell: &mut dyn FnMut(Node<'_>),
+    tell: &mut dyn FnMut(Node<'_>, &Conversation),
 ) -> Visited {
     let mut visited = Visited::default();
     let mut parent = (!conversation.is_empty()).then(|| conversation.position());
@@ -201,15 +201,9 @@ pub fn visit(
     if let Some(read) = read {
         asked = read.request.model;
         for (message, position) in read.request.messages.into_iter().zip(read.positions) {
-            tell(Node {
-                position,
-                parent,
-                sight: Sight::Resent,
-                message,
-                stop_reason: None,
-                usage: None,
-                response: None,
-            });
+            let (stop_reason, usage, response) = (None, None, None);
+            let node = Node { position, parent, sight: Sight::Resent, message, stop_reason, usage, response };
+            tell(node, &conversation);
             parent = Some(position);
         }
     }
@@ -217,7 +211,8 @@ pub fn visit(
     let json = body.json();
     if !adapter.is_response(json) {
         let content = vec![failure_block(adapter, exchange, json)];
-        tell(failure(adapter, content, &mut conversation, parent, context));
+        let node = failure(adapter, content, &mut conversation, parent, context);
+        tell(node, &conversation);
         return visited;
     }
     let answered = |position: &Position| counts(position, Sight::Answer);
@@ -229,7 +224,7 @@ pub fn visit(
         // A prompt that was blocked: there is no answer, but a reason and a price.
         let mut node = failure(adapter, Vec::new(), &mut conversation, parent, context);
         node.message.metadata.model = model.map(Into::into);
-        tell(Node { usage, response: envelope, ..node });
+        tell(Node { usage, response: envelope, ..node }, &conversation);
         return visited;
     }
     for (number, (choice, position)) in read.response.choices.into_iter().zip(read.positions).enumerate() {
@@ -240,7 +235,7 @@ pub fn visit(
         // The response is told once, with the answer that counts.
         let first = number == 0;
         let (usage, response) = if first { (usage, envelope.clone()) } else { (None, None) };
-        tell(Node { position, parent, sight: Sight::Answer, message, stop_reason, usage, response });
+        tell(Node { position, parent, sight: Sight::Answer, message, stop_reason, usage, response }, &conversation);
     }
     visited
 }
@@ -307,7 +302,7 @@ mod tests {
         let exchange = Exchange::from_json(&json).unwrap();
         let Reading::Known(adapter) = reading(&exchange) else { panic!("opaque") };
         let (mut nodes, time) = (Vec::new(), Timestamp::from_seconds(5));
-        visit(adapter, &exchange, Conversation::new(""), &ReadContext::at(time), &|_, _| true, &mut |node| {
+        visit(adapter, &exchange, Conversation::new(""), &ReadContext::at(time), &|_, _| true, &mut |node, _| {
             let metadata = node.message.metadata;
             let model = metadata.model.map(Cow::into_owned);
             let kept = node.response.is_some_and(|response| response.get("provider_raw").is_some());
@@ -348,7 +343,7 @@ mod tests {
         let Reading::Known(adapter) = reading(&exchange) else { panic!("opaque") };
         let told = |wanted: &dyn Fn(&Position, Sight) -> bool| {
             let (mut nodes, context) = (Vec::new(), ReadContext::at(Timestamp::from_seconds(5)));
-            visit(adapter, &exchange, Conversation::new(""), &context, wanted, &mut |node| {
+            visit(adapter, &exchange, Conversation::new(""), &context, wanted, &mut |node, _| {
                 if wanted(&node.position, node.sight) {
                     nodes.push((node.position, format!("{node:?}")));
                 }

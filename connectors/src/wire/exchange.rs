@@ -14,6 +14,7 @@ use gristmill_schemas::message::Timestamp;
 
 use super::adapter::{Adapter, Folded};
 use super::framing::{Frame, Frames, LeaveOut, aws, ndjson, sse};
+use crate::moment::moment;
 
 /// One exchange; borrows from its line.
 #[derive(Debug, Clone)]
@@ -28,9 +29,9 @@ pub struct Exchange<'a> {
     pub url_path: Cow<'a, str>,
     /// The HTTP status.
     pub status: Option<u16>,
-    /// When it was recorded.
+    /// When it was recorded, if a grain can say so: programs write the year 1 for `unknown`.
     pub recorded_at: Option<Timestamp>,
-    /// The `Date` header of the response.
+    /// The `Date` header of the response, if a grain can say it.
     pub date: Option<Timestamp>,
     /// The request body, if it is JSON.
     pub request: Option<&'a Json<'a>>,
@@ -114,15 +115,16 @@ impl<'a> Exchange<'a> {
         let text = |key| json.get(key).and_then(Json::as_str);
         let present = |key| json.get(key).filter(|value| !value.is_null());
         let date = present("response_headers").and_then(|headers| headers.get("date")).and_then(Json::as_str);
+        let http_date = |time: &Json| Timestamp::parse_http_date(time.as_str()?);
+        let recorded_at = present("recorded_at").and_then(|time| moment(time).or_else(|| http_date(time)));
         Exchange {
             id: text("id").unwrap_or_default().into(),
             provider: provider.into(),
             endpoint: endpoint.into(),
             url_path: text("url_path").unwrap_or_default().into(),
             status: present("status").and_then(status),
-            recorded_at: text("recorded_at")
-                .and_then(|time| Timestamp::parse(time).or_else(|| Timestamp::parse_http_date(time))),
-            date: date.and_then(Timestamp::parse_http_date),
+            recorded_at: recorded_at.filter(|time| time.fits_grain()),
+            date: date.and_then(Timestamp::parse_http_date).filter(|time| time.fits_grain()),
             request: present("request").filter(|request| request.as_str().is_none()),
             response: response(json),
             has_other_text: OTHER_TEXT.iter().any(|key| text(key).is_some_and(|text| !text.trim().is_empty())),
@@ -153,10 +155,10 @@ impl<'a> Exchange<'a> {
     }
 
     /// The time of the exchange: when it was recorded, what the response says, the `Date` header, else `fallback` (the
-    /// modification time of the file). A time that no grain can say tells none: programs write the year 1 for `unknown`.
+    /// modification time of the file). A time that no grain can say tells none.
     pub fn time(&self, response_created: Option<Timestamp>, fallback: Timestamp) -> Timestamp {
-        let mut told = [self.recorded_at, response_created, self.date].into_iter().flatten();
-        told.find(|time| time.fits_grain()).unwrap_or(fallback)
+        let response_created = response_created.filter(|time| time.fits_grain());
+        self.recorded_at.or(response_created).or(self.date).unwrap_or(fallback)
     }
 
     /// The model that the address names, where it stands there: `…/model/{name}/…` or `…/models/{name}:…`.
@@ -308,5 +310,10 @@ mod tests {
         let year_one = Timestamp::parse("0001-01-01T00:00:00Z");
         assert!(year_one.is_some_and(|time| !time.fits_grain()));
         assert_eq!(exchange.time(year_one, zero), exchange.time(None, zero));
+        for (told, expected) in [("\"0001-01-01T00:00:00Z\"", None), ("5", Some(later)), ("-5", None)] {
+            let line = format!(r#"{{"provider":"p","recorded_at":{told}}}"#);
+            let json = Json::parse(line.as_bytes()).unwrap();
+            assert_eq!(Exchange::from_json(&json).unwrap().recorded_at, expected, "{told}");
+        }
     }
 }

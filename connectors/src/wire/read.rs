@@ -92,6 +92,12 @@ impl Conversation {
         self.thread.position().depth() == 0
     }
 
+    /// The tool of the call with this canonical id, if the conversation has told of the call and its tool.
+    pub fn tool_name(&self, id: &str) -> Option<&str> {
+        let call = self.calls.iter().rfind(|call| call.canonical.as_deref() == Some(id))?;
+        call.name.as_deref()
+    }
+
     /// Where it is.
     pub fn position(&self) -> Position {
         self.thread.position()
