@@ -3,13 +3,15 @@
 use std::fs;
 use std::path::Path;
 
+use gristmill_connectors::wire::dialect::adapters;
+use gristmill_fuzz::BETWEEN_BODIES;
 use gristmill_schemas::container::{FRAME_END, write_frame};
 use gristmill_schemas::json::Json;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cases = root.join("../tests/cases/oms");
-    for target in ["blob", "container", "frames", "manifest"] {
+    for target in ["blob", "container", "exchange", "frames", "manifest"] {
         fs::create_dir_all(root.join("corpus").join(target))?;
     }
     let mut blobs = Vec::new();
@@ -39,8 +41,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     stream.extend(FRAME_END);
     fs::write(root.join("corpus/frames/all"), stream)?;
-    println!("{} blobs", blobs.len());
+    let exchanges = exchanges(&root.join("../datasets/exchanges.jsonl"), &root.join("corpus/exchange"))?;
+    println!("{} blobs, {exchanges} exchanges", blobs.len());
     Ok(())
+}
+
+/// Writes every exchange of a file for every adapter, and answers how many there are.
+fn exchanges(file: &Path, folder: &Path) -> Result<usize, Box<dyn std::error::Error>> {
+    let text = fs::read(file)?;
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let mut count = 0;
+    for line in lines {
+        let json = Json::parse(line)?;
+        let request = json.get("request").map(Json::to_string).unwrap_or_default();
+        let stream = json.get("response_sse").and_then(Json::as_str).map(str::to_owned);
+        let response = stream.or_else(|| json.get("response").map(Json::to_string)).unwrap_or_default();
+        for number in 0..adapters().count() as u8 {
+            let bodies = [&[number], request.as_bytes(), &[BETWEEN_BODIES], response.as_bytes()].concat();
+            fs::write(folder.join(format!("exchange-{count:03}-{number:03}")), bodies)?;
+        }
+        count += 1;
+    }
+    Ok(count)
 }
 
 /// Every string below a key that ends in `hex`, as bytes.

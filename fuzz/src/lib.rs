@@ -4,10 +4,13 @@
 //! strict reader accepts no more than a lenient one, what was read can be written and read again, and no place lies outside
 //! of its file. They panic where it isn't so.
 
+use gristmill_connectors::wire::dialect::adapters;
+use gristmill_connectors::wire::exchange::Exchange;
+use gristmill_connectors::wire::round_trip::{Outcome, check};
 use gristmill_schemas::container::{Codec, Container, ContainerLimits, ContainerOptions, ContainerWriter, Manifest};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{EncodeOptions, Encoding, Field, Grain, Key, Mode, Payload, encode};
-use gristmill_schemas::json::Json;
+use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::sign::Delivery;
 
 /// Bytes of a decompressed payload or region: small, so that a bomb shows as time, not as memory.
@@ -113,5 +116,33 @@ pub fn read_manifest(bytes: &[u8]) {
     for encoding in [Encoding::MessagePack, Encoding::Cbor] {
         let written = manifest.write(encoding).expect("a manifest that was read can be written");
         assert_eq!(Manifest::read(&written).expect("what we write we read"), manifest);
+    }
+}
+
+/// What parts a request from its response.
+pub const BETWEEN_BODIES: u8 = 0;
+
+/// Reads `bytes` as an exchange with the provider whose number comes first: the request, [`BETWEEN_BODIES`], and the response, which is a
+/// stream if it isn't JSON. What the provider's adapter takes comes back as it was.
+pub fn read_exchange(bytes: &[u8]) {
+    let Some((number, bodies)) = bytes.split_first() else { return };
+    let all: Vec<_> = adapters().collect();
+    let adapter = all[usize::from(*number) % all.len()];
+    let mut bodies = bodies.splitn(2, |byte| *byte == BETWEEN_BODIES);
+    let mut exchange = Object::new();
+    exchange.insert("framing", "sse");
+    if let Some(Ok(request)) = bodies.next().map(Json::parse) {
+        exchange.insert("request", request);
+    }
+    let response = bodies.next().unwrap_or_default();
+    match (Json::parse(response), std::str::from_utf8(response)) {
+        (Ok(response), _) => _ = exchange.insert("response", response),
+        (Err(_), Ok(stream)) if !stream.is_empty() => _ = exchange.insert("response_sse", stream),
+        _ => {}
+    }
+    let json = Json::Object(exchange);
+    let Some(exchange) = Exchange::of(&json, Some(adapter.key())) else { return };
+    if let Outcome::Unequal(path) = check(adapter, &exchange).outcome() {
+        panic!("{} differs at {path}: {json}", adapter.key());
     }
 }
