@@ -245,20 +245,18 @@ fn fits(adapter: &dyn Adapter, exchange: &Exchange, trust: Trust) -> bool {
 
 /// The adapter whose dialect a bare request body is most likely of.
 pub fn detect_request(body: &Json) -> Option<&'static dyn Adapter> {
-    let chosen: &'static dyn Adapter = if body.get("contents").is_some() {
-        &gemini::GENERATE
-    } else if body.get("input").is_some() {
-        &OPENAI_RESPONSES
-    } else if looks_like_claude(body) {
-        &anthropic::MESSAGES
-    } else if looks_like_converse(body) {
-        &bedrock_converse::CONVERSE
-    } else if ["options", "keep_alive"].iter().any(|key| body.get(key).is_some()) {
-        &ollama::CHAT
-    } else {
-        &OPENAI_CHAT
-    };
-    chosen.is_request(body).then_some(chosen)
+    let any = |keys: &[&str]| keys.iter().any(|key| body.get(key).is_some());
+    // What looks like one dialect may still be of another: many endpoints take Claude's name for a model.
+    let candidates: [(bool, &'static dyn Adapter); 6] = [
+        (any(&["contents"]), &gemini::GENERATE),
+        (any(&["input"]), &OPENAI_RESPONSES),
+        (looks_like_claude(body), &anthropic::MESSAGES),
+        (looks_like_converse(body), &bedrock_converse::CONVERSE),
+        (any(&["options", "keep_alive"]), &ollama::CHAT),
+        (!any(&["contents", "input"]), &OPENAI_CHAT),
+    ];
+    let mut likely = candidates.into_iter().filter_map(|(is_likely, adapter)| is_likely.then_some(adapter));
+    likely.find(|adapter| adapter.is_request(body))
 }
 
 /// The adapter whose dialect a bare response body is most likely of.
@@ -277,23 +275,29 @@ fn looks_like_converse(body: &Json) -> bool {
         || (bedrock_converse::CONVERSE.is_request(body) && body.get("model").is_none())
 }
 
-/// What an Anthropic request has and an OpenAI one can't: a system prompt beside the list, or blocks, tools and a model of its
-/// kind.
+/// What an Anthropic request has and an OpenAI one can't: a system prompt beside the list, or blocks and tools of its kind; else a model of
+/// its kind, if nothing is of OpenAI's kind.
 fn looks_like_claude(body: &Json) -> bool {
-    let tools = body.get("tools").and_then(Json::as_array).unwrap_or_default();
-    let own_block = |block: &Json| {
-        matches!(block.get("type").and_then(Json::as_str), Some("tool_use" | "tool_result" | "thinking"))
-    };
-    let messages = body.get("messages").and_then(Json::as_array).unwrap_or_default();
-    let contents = messages.iter().filter_map(|message| message.get("content").and_then(Json::as_array));
+    let items = |key| body.get(key).and_then(Json::as_array).unwrap_or_default();
+    let (messages, tools) = (items("messages"), items("tools"));
     if body.get("inferenceConfig").is_some() || body.get("toolConfig").is_some() {
         return false;
     }
-    body.get("system").is_some()
+    let own_block = |block: &Json| {
+        matches!(block.get("type").and_then(Json::as_str), Some("tool_use" | "tool_result" | "thinking"))
+    };
+    let contents = messages.iter().filter_map(|message| message.get("content").and_then(Json::as_array));
+    let is_own = body.get("system").is_some()
         || body.get("anthropic_version").is_some()
-        || body.get("model").and_then(Json::as_str).is_some_and(|model| model.contains("claude"))
         || tools.iter().any(|tool| tool.get("input_schema").is_some())
-        || contents.flatten().any(own_block)
+        || contents.flatten().any(own_block);
+    let named = || body.get("model").and_then(Json::as_str).is_some_and(|model| model.contains("claude"));
+    let of_openai = |message: &Json| {
+        let role = message.get("role").and_then(Json::as_str);
+        message.get("tool_calls").is_some() || matches!(role, Some("system" | "developer" | "tool"))
+    };
+    let is_openai = || tools.iter().any(|tool| tool.get("function").is_some()) || messages.iter().any(of_openai);
+    is_own || (named() && !is_openai())
 }
 
 #[cfg(test)]
@@ -321,6 +325,18 @@ mod tests {
         assert_eq!(detect(r#"{"messages":[{"role":"user","content":[{"text":"hi"}]}]}"#), Some("bedrock/converse"));
         assert_eq!(detect(&format!(r#"{{"model":"m","options":{{}},{plain}}}"#)), Some("ollama/chat"));
         assert_eq!(detect(r#"{"prompt":"x"}"#), None);
+        // Claude behind OpenAI's dialect, and Converse with instructions.
+        let routed = r#"{"model":"anthropic/claude-x","max_tokens":5,"messages":[{"role":"system","content":"s"},{"role":"user","content":"hi"}]}"#;
+        assert_eq!(detect(routed), Some("openai/chat"));
+        assert_eq!(detect(&format!(r#"{{"model":"claude-x",{plain}}}"#)), Some("openai/chat"));
+        assert_eq!(
+            detect(&format!(
+                r#"{{"model":"claude-x","max_tokens":5,"tools":[{{"type":"function","function":{{}}}}],{plain}}}"#
+            )),
+            Some("openai/chat")
+        );
+        let converse = r#"{"system":[{"text":"s"}],"messages":[{"role":"user","content":[{"text":"hi"}]}]}"#;
+        assert_eq!(detect(converse), Some("bedrock/converse"));
         let response = Json::parse(br#"{"type":"message","content":[]}"#).unwrap();
         assert_eq!(detect_response(&response).map(|adapter| adapter.key()), Some("anthropic/messages"));
     }
