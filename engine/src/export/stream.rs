@@ -8,8 +8,7 @@ use arrow::compute::cast;
 use arrow::error::ArrowError;
 use gristmill_schemas::columns::grains_schema;
 use gristmill_schemas::container::{FRAME_END, write_frame};
-use gristmill_schemas::error::GrainError;
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Encoding, Grain, Mode, Payload};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Encoding, Grain, Mode, Payload, encode_json};
 use gristmill_schemas::json::{Json, Object};
 use parquet::arrow::ArrowWriter;
 use rayon::prelude::*;
@@ -53,7 +52,8 @@ impl Sink for FrameSink {
     }
 }
 
-/// Writes one JSON object a line: address, grain, and the options that encode it to the same bytes again.
+/// Writes one JSON object a line: address, grain, and the options that encode it to the same bytes again; where no options do,
+/// the bytes themselves.
 pub(super) struct JsonSink {
     out: Output,
     grains: u64,
@@ -70,7 +70,7 @@ impl JsonSink {
 impl Sink for JsonSink {
     fn push(&mut self, rows: &RecordBatch) -> Result<()> {
         let rows = GrainRows::of(rows)?;
-        let line = |row: usize| line_of(&rows, row).file("can't export", rows.address(row));
+        let line = |row: usize| line_of(&rows, row);
         let lines: Result<Vec<String>> = self.pool.install(|| (0..rows.len()).into_par_iter().map(line).collect());
         for line in lines? {
             let written = self.out.write_all(line.as_bytes());
@@ -85,22 +85,33 @@ impl Sink for JsonSink {
     }
 }
 
-fn line_of(rows: &GrainRows, row: usize) -> Result<String, GrainError> {
-    let payload = Payload::open(rows.blob(row), DEFAULT_PAYLOAD_LIMIT)?;
-    let grain = Grain::decode(&payload, Mode::Lenient)?;
+fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
+    let (address, delivered) = (rows.address(row), rows.delivered(row)?);
+    let payload = Payload::open(rows.blob(row), DEFAULT_PAYLOAD_LIMIT).file("can't export", address)?;
+    let grain = Grain::decode(&payload, Mode::Lenient).file("can't export", address)?;
     let mut members = Object::new();
-    members.insert("content_address", rows.address(row).to_string());
-    if grain.is_encrypted() {
-        // Nobody here can see the fields; the bytes are all there is.
-        members.insert("blob_hex", hex_of(rows.blob(row)));
-    } else {
-        members.insert("grain", grain.to_json());
-        members.insert("options", options_of(&grain));
+    members.insert("content_address", address.to_string());
+    // Nobody here can see the fields of an encrypted grain.
+    let fields = (!grain.is_encrypted()).then(|| (grain.to_json(), options_of(&grain)));
+    let says_all = fields.as_ref().is_some_and(|(grain, options)| is_encoded_to(grain, options, &delivered));
+    if !says_all {
+        members.insert("blob_hex", hex_of(&delivered));
+    }
+    if let Some((grain, options)) = fields {
+        members.insert("grain", grain);
+        members.insert("options", options);
     }
     let mut line = String::new();
     Json::Object(members).write(&mut line);
     line.push('\n');
     Ok(line)
+}
+
+/// True if a writer makes exactly `bytes` of `grain`: no writer makes envelopes, some of the oddities that a reader marks, or types that it
+/// doesn't know.
+fn is_encoded_to(grain: &Json<'_>, options: &Json<'_>, bytes: &[u8]) -> bool {
+    let encoded = EncodeOptions::of_json(Some(options)).and_then(|options| encode_json(grain, options));
+    encoded.is_ok_and(|encoded| encoded.blob == bytes)
 }
 
 /// The options of `grain encode`, where they aren't at their defaults.
