@@ -211,6 +211,10 @@ pub struct Ingest {
     /// Accept grains that can be read but aren't canonical or complete, and mark them
     #[arg(long)]
     pub lenient: bool,
+    /// Read files of grains again of which something was refused before: a newer version, or
+    /// `--lenient`, may take it, and it leaves `rejects`
+    #[arg(long)]
+    pub retry_refused: bool,
     /// Check everything and write nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -29,6 +29,7 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
             args::OnError::Fail => OnError::Fail,
         },
         mode: if arguments.lenient { Mode::Lenient } else { Mode::Strict },
+        retry_refused: arguments.retry_refused,
         dry_run: arguments.dry_run,
         threads: context.threads(),
         indexes: if arguments.no_indexes { IndexKinds::NONE } else { IndexKinds::ALL },
@@ -51,6 +52,13 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
             "{} refused; `gristmill sql \"SELECT source, ordinal, error_code, message FROM rejects\"` shows them",
             report.rejected
         );
+        if report.readable_rejects > 0 {
+            let retry = if options.dry_run { "" } else { " --retry-refused" };
+            eprintln!(
+                "`ingest --lenient{retry}` takes {} of them all the same, and marks them",
+                report.readable_rejects
+            );
+        }
     }
     match (report.unreadable_files, report.rejected) {
         (0, 0) => Ok(Outcome::Done),

@@ -208,7 +208,7 @@ fn those_that_stay(batch: &RecordBatch, mask: Vec<bool>) -> Result<Vec<RecordBat
 
 /// Writes the file `data` of a small table again, with what `edit` makes of each batch (it gets the number of the batch's
 /// first row); puts the change of files into `change`.
-pub(super) async fn edit_file(
+pub(crate) async fn edit_file(
     lake: &Lake,
     table: &Table,
     data: &DataFile,
@@ -244,7 +244,7 @@ pub(super) async fn edit_file(
 }
 
 /// `batch` without the rows for which `gone` holds; it gets the row's number in the file.
-pub(super) fn drop_rows(first: u32, batch: &RecordBatch, gone: impl Fn(u32) -> bool) -> Result<RecordBatch> {
+pub(crate) fn drop_rows(first: u32, batch: &RecordBatch, gone: impl Fn(u32) -> bool) -> Result<RecordBatch> {
     let mask: BooleanArray = (first..first + batch.num_rows() as u32).map(|row| Some(!gone(row))).collect();
     filter_record_batch(batch, &mask).file("can't filter", "a table")
 }

@@ -1,5 +1,6 @@
 //! Admission: is this source known, whole, and of a kind that we read?
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use gristmill_connectors::ConnectorError;
@@ -64,6 +65,8 @@ pub(super) enum Admission {
 #[derive(Debug, Clone)]
 pub(super) struct Door {
     pub(super) ledger: Arc<Ledger>,
+    /// Sources that are read once more although the lake knows them, if they hold grains.
+    pub(super) retried: Arc<HashSet<String>>,
     /// The kind that the user named, instead of detection.
     pub(super) kind: Option<SourceKind>,
     pub(super) limits: ContainerLimits,
@@ -114,6 +117,7 @@ impl Door {
         let digests = Digests::of(&bytes, kind, self.threads);
         bytes.release(0..bytes.len());
         let next = match self.ledger.progress(&digests.id) {
+            Some(Progress::Complete) if holds_grains(kind) && self.retried.contains(&digests.id) => 0,
             Some(Progress::Complete) => return Ok(Admission::Known { length }),
             Some(Progress::Next(next)) => next,
             None => 0,
@@ -212,6 +216,18 @@ impl Door {
         };
         Admission::Refused { reject: Box::new(reject), error, length }
     }
+}
+
+/// True if sources of `kind` hold grains, which are what they are however often they are read. What a transcript says depends on all of its
+/// lines: another reading may make other grains of what the lake has already.
+fn holds_grains(kind: SourceKind) -> bool {
+    matches!(
+        kind,
+        SourceKind::Container
+            | SourceKind::Frames
+            | SourceKind::Blob
+            | SourceKind::Transcript(TranscriptKind::GrainLines)
+    )
 }
 
 /// What is wrong with a container of `length` bytes whose footer isn't the hash of what stands before it.

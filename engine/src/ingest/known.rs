@@ -70,6 +70,11 @@ impl KnownAddresses {
         !self.erased.is_empty() && self.erased.contains(&ContentAddress::of(blob_of(bytes)))
     }
 
+    /// True if the lake has refused bytes as a grain.
+    pub(super) fn contains_part(&self, bytes: &[u8]) -> bool {
+        self.contains(&ContentAddress::of(blob_of(bytes)))
+    }
+
     /// A lifecycle event that comes with a source, unless it is of an erased grain, and without the name of one.
     pub(super) fn permitted(&self, mut row: StateRow) -> Option<StateRow> {
         let erased = |text: &str| text.parse().is_ok_and(|address| self.is_erased(&address));

@@ -13,6 +13,7 @@
 //! * **plan**: drop grains that the lake or the batch has already, sort the rest. Only keys are held, not grains.
 //! * **write**: project each row group's grains, in order, from where they lie; encode; write; index.
 //! * **commit**: rejects and state first, `grains` last, with how far each source was read.
+//! * **retry**: where the user asks for it, sources are read once more of which something was refused before.
 //!
 //! [`FileScan`] goes the same road up to the projection and stops there: a file as rows, without a lake.
 //!
@@ -30,6 +31,7 @@ mod plan;
 pub(crate) mod prove;
 mod proven;
 mod report;
+mod retry;
 mod run;
 mod scan;
 mod together;

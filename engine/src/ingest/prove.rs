@@ -57,6 +57,8 @@ pub(crate) struct ProvenMorsel {
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) error: GrainError,
+    /// True if a lenient reader takes it.
+    pub(crate) is_readable: bool,
     pub(crate) row: RejectRow,
 }
 
@@ -117,7 +119,11 @@ fn prove_run(proven: &mut ProvenMorsel, first: usize, judgement: Judgement<'_>) 
                 rows.push(ProvenRow { address, item, key, signature, opened, marks: found_marks });
                 count(marks, found_marks);
             }
-            Err(error) => rejects.push(refusal(morsel, *item, error, judgement.now)),
+            Err(error) => {
+                let is_readable =
+                    judgement.mode == Mode::Strict && Grain::decode(&found.payload, Mode::Lenient).is_ok();
+                rejects.push(Refusal { is_readable, ..refusal(morsel, *item, error, judgement.now) });
+            }
         }
     }
     item
@@ -207,5 +213,5 @@ fn refusal(morsel: &Morsel, item: usize, error: GrainError, now: i64) -> Refusal
         truncated: false,
         rejected_at: now,
     };
-    Refusal { error, row }
+    Refusal { error, is_readable: false, row }
 }

@@ -34,6 +34,12 @@ pub struct IngestReport {
     pub erased: u64,
     /// Parts of the input that were refused.
     pub rejected: u64,
+    /// Refused grains that a lenient run would take in.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub readable_rejects: u64,
+    /// What an earlier run refused and this one didn't: it isn't in `rejects` any more.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub resolved_rejects: u64,
     /// How many were refused for which reason.
     pub rejects_by_code: BTreeMap<String, u64>,
     /// Grains that were accepted with something odd about them, by mark.
@@ -49,6 +55,10 @@ pub struct IngestReport {
     pub grains_per_second: f64,
     /// The version of `grains` after the run.
     pub version: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl IngestReport {

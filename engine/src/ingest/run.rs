@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::Int64Type;
 use chrono::Utc;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
@@ -28,6 +27,7 @@ use super::plan::plan;
 use super::prove::{Judgement, Refusal, prove};
 use super::proven::ProvenBatch;
 use super::report::{IngestReport, OnError};
+use super::retry::{REFUSAL, Retry, refusals};
 use super::together::arrange;
 use super::write::{Run, write};
 use crate::error::{Context, EngineError, Result};
@@ -46,6 +46,8 @@ pub struct IngestOptions {
     pub on_error: OnError,
     /// Strict readers refuse what isn't canonical, lenient ones mark it.
     pub mode: Mode,
+    /// Reads sources of grains again of which something was refused before.
+    pub retry_refused: bool,
     /// Proves everything and writes nothing.
     pub dry_run: bool,
     /// Threads for proving and writing; 0 for one per core.
@@ -64,6 +66,7 @@ impl Default for IngestOptions {
             kind: None,
             on_error: OnError::default(),
             mode: Mode::default(),
+            retry_refused: false,
             dry_run: false,
             threads: 0,
             memory: DEFAULT_MEMORY,
@@ -121,8 +124,9 @@ struct Ingest<'l> {
     known: KnownAddresses,
     /// What everything is sealed with, if the lake is encrypted.
     keys: Option<Arc<LakeKeys>>,
-    /// Refusals that an earlier run committed before it was killed.
+    /// Refusals that `rejects` has already.
     told: HashSet<(String, i64)>,
+    retry: Retry,
     batch: Batch,
     writing: Option<Writing>,
     limits: BatchLimits,
@@ -191,6 +195,7 @@ impl<'l> Ingest<'l> {
             known,
             keys,
             told: HashSet::new(),
+            retry: Retry::default(),
             batch: Batch::default(),
             writing: None,
             limits: BatchLimits { grains: SEGMENT_GRAINS, bytes: (options.memory / 4).clamp(1 << 20, 1 << 30) },
@@ -202,10 +207,11 @@ impl<'l> Ingest<'l> {
 
     async fn door(&mut self) -> Result<Door> {
         let ledger = Ledger::load(&self.lake.grains).await?;
-        self.told = told(self.lake, &ledger).await?;
+        (self.told, self.retry) = told(self.lake, &ledger, self.options.retry_refused).await?;
+        let retried = self.retry.sources();
         let limits = ContainerLimits { region: self.options.memory / 2, ..ContainerLimits::default() };
         let (kind, threads) = (self.options.kind, self.options.threads);
-        Ok(Door { ledger: Arc::new(ledger), kind, limits, threads, now: self.now })
+        Ok(Door { ledger: Arc::new(ledger), retried, kind, limits, threads, now: self.now })
     }
 
     /// Takes in what was admitted, batch by batch.
@@ -299,6 +305,7 @@ impl<'l> Ingest<'l> {
             );
         }
         self.report.version = self.lake.grains.version();
+        self.report.resolved_rejects = std::mem::take(&mut self.retry).resolve(self.lake).await?;
         if !self.options.dry_run && self.report.files > 0 {
             let details = serde_json::json!({
                 "files": self.report.files,
@@ -306,6 +313,7 @@ impl<'l> Ingest<'l> {
                 "grains_written": self.report.grains_written,
                 "duplicates": self.report.duplicates,
                 "rejected": self.report.rejected,
+                "resolved_rejects": self.report.resolved_rejects,
                 "version": self.report.version,
             });
             self.lake.record("ingest", details).await?;
@@ -396,11 +404,12 @@ impl<'l> Ingest<'l> {
             for (mark, count) in &morsel.marks {
                 *self.report.marks.entry(mark.name().to_owned()).or_default() += count;
             }
-            for Refusal { error, row } in &morsel.rejects {
+            for Refusal { error, is_readable, row } in &morsel.rejects {
                 if self.options.on_error == OnError::Fail {
                     return Err(EngineError::Refused { source_uri: row.source.clone(), error: error.clone() });
                 }
                 self.report.refuse(error.code.name());
+                self.report.readable_rejects += u64::from(*is_readable);
                 refused.push(row.clone());
             }
         }
@@ -455,23 +464,29 @@ impl<'l> Ingest<'l> {
             .iter()
             .filter(|reject| !self.told.contains(&(reject.source_id.clone(), reject.ordinal)))
             .filter(|reject| !self.known.is_erased_part(&reject.bytes))
+            // A stricter reader than the one before doesn't undo what that took in.
+            .filter(|reject| !(self.retry.has(&reject.source_id) && self.known.contains_part(&reject.bytes)))
             .cloned()
             .collect();
         self.append_rejects(&rejects).await?;
         self.append_states(&batch.states).await?;
         let mut change = Change { changes_rows: true, ..Change::default() };
-        change.progress =
-            batch.progress.iter().map(|(id, progress)| (transaction_name(id), progress.to_version())).collect();
+        // A source that is read once more stays known: if the run is killed, it is as if there hadn't been one.
+        let progress = batch.progress.iter().filter(|(id, _)| !self.retry.has(id));
+        change.progress = progress.map(|(id, progress)| (transaction_name(id), progress.to_version())).collect();
         let mut written = 0;
         let mut index = None;
         if let Some(segment) = segment {
             written = segment.rows;
             index = Some((segment.id.clone(), self.lake.publish_segment(&mut change, segment).await?));
         }
-        self.lake.grains.commit(change, "ingest", 0).await?;
+        if !change.added.is_empty() || !change.progress.is_empty() {
+            self.lake.grains.commit(change, "ingest", 0).await?;
+        }
         if let Some((id, index)) = index {
             self.known.add(id, index);
         }
+        self.retry.note(batch);
         Ok(written)
     }
 
@@ -557,19 +572,22 @@ impl Work {
     }
 }
 
-/// The refusals in `rejects` whose sources aren't complete: a run that was killed between its commits told them.
-async fn told(lake: &Lake, ledger: &Ledger) -> Result<HashSet<(String, i64)>> {
-    let mut told = HashSet::new();
-    for batch in lake.rejects.read_columns(&["source_id", "ordinal"]).await? {
-        let (sources, ordinals) = (batch.column(0).as_string::<i32>(), batch.column(1).as_primitive::<Int64Type>());
-        for (source, ordinal) in sources.iter().zip(ordinals.values()) {
-            let source = source.unwrap_or_default();
-            if ledger.progress(source) != Some(crate::lake::Progress::Complete) {
-                told.insert((source.to_owned(), *ordinal));
+/// The refusals in `rejects` that may come up again: those of sources that aren't complete, which a run told that was killed between its
+/// commits, and, if sources are retried, all the others, with their sources.
+async fn told(lake: &Lake, ledger: &Ledger, retried: bool) -> Result<(HashSet<(String, i64)>, Retry)> {
+    let (mut told, mut sources) = (HashSet::new(), HashSet::new());
+    for batch in lake.rejects.read_columns(&REFUSAL).await? {
+        for (source, ordinal) in refusals(&batch) {
+            let is_complete = ledger.progress(source) == Some(crate::lake::Progress::Complete);
+            if is_complete && retried && !sources.contains(source) {
+                sources.insert(source.to_owned());
+            }
+            if !is_complete || retried {
+                told.insert((source.to_owned(), ordinal));
             }
         }
     }
-    Ok(told)
+    Ok((told, Retry::of(sources)))
 }
 
 /// The rows that `state` doesn't have from the same source.

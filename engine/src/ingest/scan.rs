@@ -16,7 +16,6 @@ use super::prove::{Judgement, prove};
 use super::proven::Place;
 use super::write::{Run, project};
 use crate::error::{Context, EngineError, Result};
-use crate::lake::Ledger;
 
 /// Grains of a part of a file.
 const PART_GRAINS: usize = 4_096;
@@ -54,8 +53,8 @@ impl FileScan {
     pub async fn open(source: Source, kind: Option<SourceKind>, mode: Mode) -> Result<FileScan> {
         let now = Utc::now().timestamp_micros();
         let uri = source.uri.clone();
-        let door =
-            Door { ledger: Arc::new(Ledger::default()), kind, limits: ContainerLimits::default(), threads: 0, now };
+        let limits = ContainerLimits::default();
+        let door = Door { ledger: Arc::default(), retried: Arc::default(), kind, limits, threads: 0, now };
         let refused = |error| EngineError::Refused { source_uri: uri.clone(), error };
         let admitted = match door.admit(source, None).await? {
             Admission::Granted { source, .. } => source,

@@ -4,10 +4,11 @@
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, OnError};
 use gristmill_schemas::container::{Codec, ContainerOptions, FOOTER_LENGTH};
-use gristmill_schemas::grain::EncodeOptions;
+use gristmill_schemas::grain::{EncodeOptions, Mode};
 use gristmill_tests::datasets;
 use gristmill_tests::grains::{belief, container, frames, grain_with, plain};
 use gristmill_tests::lake::TestLake;
+use gristmill_tests::paths::workspace;
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
@@ -56,6 +57,56 @@ async fn every_wrong_grain_of_the_data_sets_is_told_by_its_code_and_the_good_one
 
 fn hex_bytes(digits: &str) -> Vec<u8> {
     hex::decode(digits).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_refused_is_taken_once_a_lenient_run_retries_it_and_leaves_rejects_then() {
+    let cases = std::fs::read(workspace().join("tests/cases/oms/oms-negative.json")).unwrap();
+    let cases: serde_json::Value = serde_json::from_slice(&cases).unwrap();
+    let canonical = cases["vectors"].as_array().unwrap().iter().filter(|case| case["strictness"] == "canonical");
+    let odd: Vec<Vec<u8>> = canonical.filter_map(|case| hex::decode(case["hex"].as_str()?).ok()).collect();
+    assert!(odd.len() > 10);
+    let good: Vec<Vec<u8>> = (0..3).map(belief).collect();
+    let never = vec![1, 0];
+    let mixed = frames(&[&good[..2], &odd[..], std::slice::from_ref(&never)].concat());
+    let (contained, whole) = (plain(&[odd[0].clone(), good[2].clone(), never]), frames(&good));
+    let said = b"{\"model\":\"gpt-4o\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}\n{\"model\":";
+    let files: [(&str, &[u8]); 4] =
+        [("a.frames", &mixed), ("b.mg", &contained), ("c.frames", &whole), ("d.jsonl", said)];
+    let count = "SELECT count(*), count(DISTINCT source_id) FROM rejects";
+    let mut lake = TestLake::new().await;
+    let strict = lake.ingest(&files).await;
+    assert_eq!((strict.files, strict.grains_written, strict.rejected), (4, 4, odd.len() as u64 + 4));
+    assert!(strict.readable_rejects > 10 && strict.readable_rejects <= odd.len() as u64 + 1);
+    // Nobody asked for more.
+    let lenient = IngestOptions { mode: Mode::Lenient, ..IngestOptions::default() };
+    let again = lake.try_ingest(&files, &lenient).await.unwrap();
+    assert_eq!((again.files, again.skipped_files, again.rejected), (0, 4, 0));
+    // A dry run tells what would be, and changes nothing.
+    let retry = IngestOptions { retry_refused: true, ..lenient };
+    let dry = IngestOptions { dry_run: true, ..retry.clone() };
+    let pretended = lake.try_ingest(&files, &dry).await.unwrap();
+    assert_eq!(lake.rows(count).await, [[(odd.len() + 4).to_string(), "3".to_owned()]]);
+    // Neither the file that was whole nor the transcript is read again.
+    let retried = lake.try_ingest(&files, &retry).await.unwrap();
+    assert_eq!((retried.files, retried.skipped_files, retried.readable_rejects), (2, 2, 0));
+    assert_eq!(retried.resolved_rejects, strict.readable_rejects);
+    assert_eq!((retried.grains_written, retried.duplicates), (pretended.grains_written, pretended.duplicates));
+    let left = strict.rejected - strict.readable_rejects;
+    assert_eq!(lake.rows(count).await, [[left.to_string(), "3".to_owned()]]);
+    assert_eq!(retried.rejected, left - 1, "the transcript's line isn't among them");
+    // The same once more finds all as it is.
+    let before = lake.rows("SELECT content_address FROM grains ORDER BY 1").await;
+    let last = lake.try_ingest(&files, &retry).await.unwrap();
+    assert_eq!((last.grains_written, last.resolved_rejects, last.rejected), (0, 0, retried.rejected));
+    assert_eq!(lake.rows(count).await, [[left.to_string(), "3".to_owned()]]);
+    assert_eq!(lake.rows("SELECT content_address FROM grains ORDER BY 1").await, before);
+    // A stricter one takes nothing back.
+    let strictly = IngestOptions { mode: Mode::Strict, ..retry };
+    assert_eq!(lake.try_ingest(&files, &strictly).await.unwrap().rejected, strict.rejected - 1);
+    assert_eq!(lake.rows(count).await, [[left.to_string(), "3".to_owned()]]);
+    // A run that doesn't retry goes on where the lake is: it knows all of them.
+    assert_eq!(lake.ingest(&files).await.skipped_files, 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]

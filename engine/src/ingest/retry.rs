@@ -1,0 +1,102 @@
+//! Sources that are read once more, because something of them was refused: a newer version, or a lenient reader, may take it.
+//!
+//! What the lake has of them already is a duplicate, and what is refused again stands in `rejects` already. What isn't refused any more
+//! leaves `rejects` when all is read; if the run is killed before, the next such run does it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+
+use super::batch::Batch;
+use crate::erase::rewrite::{drop_rows, edit_file};
+use crate::error::{Context, EngineError, Result};
+use crate::lake::{Change, Lake, Progress, read_file};
+
+/// The columns of `rejects` that tell refusals apart.
+pub(super) const REFUSAL: [&str; 2] = ["source_id", "ordinal"];
+
+/// How often the commit is put behind those of other writers.
+const ATTEMPTS: usize = 10;
+
+/// What is known of the sources that are read once more.
+#[derive(Debug, Default)]
+pub(super) struct Retry {
+    sources: Arc<HashSet<String>>,
+    /// Those that were read to their end.
+    read: HashSet<String>,
+    /// What was refused of them again.
+    refused: HashSet<(String, i64)>,
+}
+
+impl Retry {
+    /// Reads `sources` once more.
+    pub(super) fn of(sources: HashSet<String>) -> Retry {
+        Retry { sources: Arc::new(sources), ..Retry::default() }
+    }
+
+    /// The sources.
+    pub(super) fn sources(&self) -> Arc<HashSet<String>> {
+        Arc::clone(&self.sources)
+    }
+
+    /// True if `source` is one of them.
+    pub(super) fn has(&self, source: &str) -> bool {
+        self.sources.contains(source)
+    }
+
+    /// Notes what became of them in `batch`, which is committed.
+    pub(super) fn note(&mut self, batch: &Batch) {
+        let read = batch.progress.iter().filter(|(id, progress)| *progress == Progress::Complete && self.has(id));
+        let read: Vec<String> = read.map(|(id, _)| id.clone()).collect();
+        self.read.extend(read);
+        let refused = batch.rejects.iter().filter(|reject| self.has(&reject.source_id));
+        let refused: Vec<_> = refused.map(|reject| (reject.source_id.clone(), reject.ordinal)).collect();
+        self.refused.extend(refused);
+    }
+
+    /// Takes out of `rejects` what isn't refused any more; answers how much that was.
+    ///
+    /// # Errors
+    /// As [`Lake::read_rejects`]; [`EngineError::Conflict`].
+    pub(super) async fn resolve(self, lake: &mut Lake) -> Result<u64> {
+        if self.read.is_empty() {
+            return Ok(0);
+        }
+        for _ in 0..ATTEMPTS {
+            let (mut change, mut resolved) = (Change::default(), 0);
+            for file in lake.rejects.files()? {
+                let path = lake.rejects.path_of(&file.name);
+                let bytes = lake.location().read(&path).await?;
+                let rows = read_file(bytes, &REFUSAL).file("can't read", &path)?;
+                let rows: Vec<(&str, i64)> = rows.iter().flat_map(refusals).collect();
+                let gone: HashSet<u32> =
+                    (0..).zip(rows).filter(|(_, row)| self.is_resolved(*row)).map(|(at, _)| at).collect();
+                if !gone.is_empty() {
+                    resolved += gone.len() as u64;
+                    let edit = |first, batch| drop_rows(first, &batch, |row| gone.contains(&row));
+                    edit_file(lake, &lake.rejects, &file, &mut change, edit).await?;
+                }
+            }
+            if resolved == 0 {
+                return Ok(0);
+            }
+            match lake.rejects.commit(change, "ingest", 0).await {
+                Err(EngineError::Conflict(_)) => lake.rejects.refresh().await?,
+                committed => return committed.map(|_| resolved),
+            }
+        }
+        Err(EngineError::Conflict(format!("other writers were faster {ATTEMPTS} times")))
+    }
+
+    fn is_resolved(&self, (source, ordinal): (&str, i64)) -> bool {
+        self.read.contains(source) && !self.refused.contains(&(source.to_owned(), ordinal))
+    }
+}
+
+/// The source and the ordinal of each row of a batch of [`REFUSAL`].
+pub(super) fn refusals(batch: &RecordBatch) -> impl Iterator<Item = (&str, i64)> {
+    let (sources, ordinals) = (batch.column(0).as_string::<i32>(), batch.column(1).as_primitive::<Int64Type>());
+    sources.iter().zip(ordinals.values()).map(|(source, ordinal)| (source.unwrap_or_default(), *ordinal))
+}
