@@ -13,7 +13,9 @@ use std::time::Instant;
 use arrow::array::{Array, AsArray, RecordBatch};
 use futures::TryStreamExt;
 use gristmill_engine::lake::{Lake, Table};
+use gristmill_schemas::grain::HEADER_LENGTH;
 use gristmill_tests::binary;
+use gristmill_tests::grains::{belief, frames};
 use gristmill_tests::kill::{copy_folder, kill_after, kills, share};
 
 /// Small batches: many commits, so many places to be killed at.
@@ -184,6 +186,59 @@ fn a_compaction_that_is_killed_loses_and_doubles_nothing() {
         must(lake, &["gc", "--older-than", "0s", "--retention", "0s"]);
         same(lake);
     });
+}
+
+#[test]
+fn a_retry_of_what_was_refused_that_is_killed_loses_nothing_and_takes_nothing_twice() {
+    let kills = kills();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // A third of the grains has an entry that canonical form leaves out, and some are none.
+    let grain = |number: usize| match number {
+        number if number % 4_000 == 1 => vec![1, 0],
+        number if number.is_multiple_of(3) => with_a_null(belief(number)),
+        number => belief(number),
+    };
+    let file = at("mixed.frames").display().to_string();
+    std::fs::write(&file, frames(&(0..16_000).map(grain).collect::<Vec<_>>())).unwrap();
+    let (pristine, undisturbed) = (at("pristine"), at("undisturbed"));
+    must(&pristine, &["ingest", &file]);
+    copy_folder(&pristine, &undisturbed).unwrap();
+    let retry = ["ingest", "--lenient", "--retry-refused", &file];
+    let started = Instant::now();
+    must(&undisturbed, &retry);
+    let whole_run = started.elapsed();
+    let (refused, expected) = (content(&pristine), content(&undisturbed));
+    assert_eq!((expected.grains.len(), expected.rejects.len()), (15_996, 4));
+    assert!(refused.rejects.len() > 5_000 && refused.grains.len() + refused.rejects.len() == 16_000);
+    let (mut killed, mut runs) = (0, 0);
+    while killed < kills {
+        let lake = at(&format!("killed-{runs}"));
+        copy_folder(&pristine, &lake).unwrap();
+        loop {
+            runs += 1;
+            assert!(runs < 20 * kills + 100, "{killed} kills in {runs} runs");
+            let was_running =
+                kill_after(command(&lake, &retry).spawn().unwrap(), whole_run.mul_f64(share(runs))).unwrap();
+            killed += usize::from(was_running);
+            let left = content(&lake);
+            assert!(left.grains.len() >= refused.grains.len() && left.rejects.len() >= expected.rejects.len());
+            if !was_running {
+                break;
+            }
+        }
+        must(&lake, &retry);
+        assert!(content(&lake) == expected, "after {runs} runs");
+    }
+}
+
+/// `blob` with an entry more, which holds null.
+fn with_a_null(mut blob: Vec<u8>) -> Vec<u8> {
+    let entries = &mut blob[HEADER_LENGTH];
+    assert!((0x80..0x8f).contains(entries), "a short map");
+    *entries += 1;
+    blob.extend(b"\xa2zz\xc0");
+    blob
 }
 
 #[test]
