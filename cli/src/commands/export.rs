@@ -53,6 +53,12 @@ pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failur
     if !to_stdout {
         printer.record(&report)?;
     }
+    let events: u64 = lake.state.files()?.iter().map(|file| file.rows).sum();
+    if format.leaves_state_behind() && events > 0 && !context.common.quiet {
+        eprintln!(
+            "the lake's lifecycle events ({events}: what was superseded, verified …) stay behind; `--format mg` takes them along"
+        );
+    }
     Ok(if report.not_written == 0 { Outcome::Done } else { Outcome::Problems })
 }
 

@@ -59,6 +59,11 @@ impl ExportFormat {
             _ => Some(&GRAIN_COLUMNS),
         }
     }
+
+    /// True if grains go out in this format without what is known of their lifecycle, so that a lake which takes them in knows less.
+    pub fn leaves_state_behind(self) -> bool {
+        matches!(self, ExportFormat::Frames | ExportFormat::JsonLines | ExportFormat::Parquet)
+    }
 }
 
 /// What makes a grain: in the order of the table.

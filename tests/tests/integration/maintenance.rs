@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use arrow::array::{AsArray, RecordBatch};
 use futures::TryStreamExt;
 use gristmill_engine::lake::Lake;
-use gristmill_tests::binary::gristmill;
-use gristmill_tests::grains::frames;
+use gristmill_tests::binary::{ended, gristmill};
+use gristmill_tests::grains::{belief, frames};
 use gristmill_tests::paths::{shared_or_skip, workspace};
 use serde_json::Value;
 
@@ -346,6 +346,24 @@ fn whatever_a_lake_holds_comes_back_from_json_lines_byte_for_byte() {
     let (whole, bare): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.contains("\"blob_hex\""));
     assert!(whole.len() > 10 && bare.len() > 100, "{} with their bytes, {} without", whole.len(), bare.len());
     assert!(rows("lake").as_array().unwrap().iter().any(|row| !row["envelope"].is_null()));
+}
+
+#[test]
+fn a_format_that_leaves_lifecycle_state_behind_says_so_where_there_is_any() {
+    let place = Place::with_corpus(2_000, 1_000);
+    place.ok(&["ingest", &place.text("corpus")]);
+    fs::write(place.path("one.frames"), frames(&[belief(1)])).unwrap();
+    place.run_on("bare", &["ingest", &place.text("one.frames")]);
+    let told = |lake: &str, out: &str, more: &[&str]| {
+        let words = ["--lake", &place.text(lake), "export", &place.text(out), "--force"];
+        let (code, _, told) = ended(gristmill().args(words).args(more));
+        assert_eq!(code, 0, "{told}");
+        told.contains("stay behind")
+    };
+    assert!(
+        !told("lake", "all.mg", &[]) && !told("lake", "all.jsonl", &["--quiet"]) && !told("bare", "one.jsonl", &[])
+    );
+    assert!(["all.frames", "all.jsonl", "all.parquet"].iter().all(|out| told("lake", out, &[])));
 }
 
 #[test]
