@@ -30,6 +30,8 @@ pub(super) enum Admission {
         source: Arc<Admitted>,
         /// The first grain that the lake hasn't taken in.
         next: u64,
+        /// True if the lake knows it, and it is read once more because something of it was refused.
+        again: bool,
     },
     /// The lake has taken in all of it before.
     Known {
@@ -116,11 +118,11 @@ impl Door {
         };
         let digests = Digests::of(&bytes, kind, self.threads);
         bytes.release(0..bytes.len());
-        let next = match self.ledger.progress(&digests.id) {
-            Some(Progress::Complete) if holds_grains(kind) && self.retried.contains(&digests.id) => 0,
+        let (next, again) = match self.ledger.progress(&digests.id) {
+            Some(Progress::Complete) if holds_grains(kind) && self.retried.contains(&digests.id) => (0, true),
             Some(Progress::Complete) => return Ok(Admission::Known { length }),
-            Some(Progress::Next(next)) => next,
-            None => 0,
+            Some(Progress::Next(next)) => (next, false),
+            None => (0, false),
         };
         let content = match kind {
             SourceKind::Container => match self.open(bytes, &digests) {
@@ -131,11 +133,11 @@ impl Door {
             SourceKind::Blob => Content::Blob(bytes),
             SourceKind::Transcript(kind) => {
                 let spooled = frames_of(&bytes, kind, self.options(source.modified))?;
-                return Ok(self.grant(uri, digests.id, spooled, &bytes, next));
+                return Ok(Admission::Granted { source: self.grant(uri, digests.id, spooled, &bytes), next, again });
             }
         };
         let admitted = Admitted { id: digests.id, uri, content, beside: Beside::default() };
-        Ok(Admission::Granted { source: Arc::new(admitted), next })
+        Ok(Admission::Granted { source: Arc::new(admitted), next, again })
     }
 
     /// [`Door::judge`] of a file that is read together with others. One that is known has nothing new to say but what waited for it; one
@@ -155,7 +157,8 @@ impl Door {
         if linker.quiet && spooled.grains == 0 {
             return Ok(Admission::Known { length: bytes.len() as u64 });
         }
-        Ok(self.grant(source.uri, digests.id, spooled, &bytes, 0))
+        let source = self.grant(source.uri, digests.id, spooled, &bytes);
+        Ok(Admission::Granted { source, next: 0, again: false })
     }
 
     fn options(&self, modified: Option<i64>) -> ReadOptions<'static> {
@@ -164,12 +167,11 @@ impl Door {
     }
 
     /// A transcript whose grains are there.
-    fn grant(&self, uri: String, id: String, spooled: Spooled, bytes: &[u8], next: u64) -> Admission {
+    fn grant(&self, uri: String, id: String, spooled: Spooled, bytes: &[u8]) -> Arc<Admitted> {
         let refused = spooled.faults.iter().map(|fault| self.refused_line(&uri, &id, fault, bytes)).collect();
         let Spooled { frames, counts, supersessions, states, .. } = spooled;
         let beside = Beside { refused, counts, supersessions, states };
-        let admitted = Admitted { id, uri, content: Content::Frames(frames), beside };
-        Admission::Granted { source: Arc::new(admitted), next }
+        Arc::new(Admitted { id, uri, content: Content::Frames(frames), beside })
     }
 
     fn refused_line(&self, uri: &str, id: &str, fault: &LineFault, bytes: &[u8]) -> RejectRow {

@@ -23,7 +23,10 @@ const ATTEMPTS: usize = 10;
 /// What is known of the sources that are read once more.
 #[derive(Debug, Default)]
 pub(super) struct Retry {
-    sources: Arc<HashSet<String>>,
+    /// Those that may be.
+    allowed: Arc<HashSet<String>>,
+    /// Those that are.
+    begun: HashSet<String>,
     /// Those that were read to their end.
     read: HashSet<String>,
     /// What was refused of them again.
@@ -31,22 +34,27 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    /// Reads `sources` once more.
-    pub(super) fn of(sources: HashSet<String>) -> Retry {
-        Retry { sources: Arc::new(sources), ..Retry::default() }
+    /// Sources that may be read once more.
+    pub(super) fn of(allowed: HashSet<String>) -> Retry {
+        Retry { allowed: Arc::new(allowed), ..Retry::default() }
     }
 
-    /// The sources.
-    pub(super) fn sources(&self) -> Arc<HashSet<String>> {
-        Arc::clone(&self.sources)
+    /// Sources that may be read once more.
+    pub(super) fn allowed(&self) -> Arc<HashSet<String>> {
+        Arc::clone(&self.allowed)
     }
 
-    /// True if `source` is one of them.
+    /// Notes that `source` is read once more.
+    pub(super) fn begin(&mut self, source: &str) {
+        self.begun.insert(source.to_owned());
+    }
+
+    /// True if `source` is read once more.
     pub(super) fn has(&self, source: &str) -> bool {
-        self.sources.contains(source)
+        self.begun.contains(source)
     }
 
-    /// Notes what became of them in `batch`, which is committed.
+    /// Notes what became of such sources in `batch`, which is committed.
     pub(super) fn note(&mut self, batch: &Batch) {
         let read = batch.progress.iter().filter(|(id, progress)| *progress == Progress::Complete && self.has(id));
         let read: Vec<String> = read.map(|(id, _)| id.clone()).collect();
@@ -59,7 +67,7 @@ impl Retry {
     /// Takes out of `rejects` what isn't refused any more; answers how much that was.
     ///
     /// # Errors
-    /// As [`Lake::read_rejects`]; [`EngineError::Conflict`].
+    /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Conflict`].
     pub(super) async fn resolve(self, lake: &mut Lake) -> Result<u64> {
         if self.read.is_empty() {
             return Ok(0);

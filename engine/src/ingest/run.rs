@@ -208,7 +208,7 @@ impl<'l> Ingest<'l> {
     async fn door(&mut self) -> Result<Door> {
         let ledger = Ledger::load(&self.lake.grains).await?;
         (self.told, self.retry) = told(self.lake, &ledger, self.options.retry_refused).await?;
-        let retried = self.retry.sources();
+        let retried = self.retry.allowed();
         let limits = ContainerLimits { region: self.options.memory / 2, ..ContainerLimits::default() };
         let (kind, threads) = (self.options.kind, self.options.threads);
         Ok(Door { ledger: Arc::new(ledger), retried, kind, limits, threads, now: self.now })
@@ -239,7 +239,10 @@ impl<'l> Ingest<'l> {
                 WorkProgress::add(&self.progress.bytes, length);
                 self.batch.complete_refused(*reject);
             }
-            Admission::Granted { source, next } => {
+            Admission::Granted { source, next, again } => {
+                if again {
+                    self.retry.begin(&source.id);
+                }
                 self.report.files += 1;
                 self.report.bytes += source.length();
                 self.read(Morsels::new(source, next)).await?;
