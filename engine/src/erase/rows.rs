@@ -6,17 +6,14 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{GRAINS, IdentityColumn};
 use gristmill_schemas::grain::Field;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
-};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector};
 use rayon::prelude::*;
 
 use crate::error::{Context, Result};
 use crate::keys::{Erased, LakeKeys};
 use crate::lake::Lake;
 use crate::policy::address_of;
-use crate::segment::{CopySource, MappedFile};
+use crate::segment::{CopySource, MappedFile, footer_of, mask_of};
 
 /// A Parquet file of the lake that can be read by many threads.
 #[derive(Clone)]
@@ -40,7 +37,7 @@ impl OpenFile {
     /// Opens the lake's file `path`.
     pub(crate) async fn open(lake: &Lake, path: &object_store::path::Path) -> Result<OpenFile> {
         let bytes = MappedFile(Arc::new(lake.location().read(path).await?));
-        let metadata = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new()).file("can't read", path)?;
+        let metadata = footer_of(&bytes).file("can't read", path)?;
         let keys = lake.keys_to_read(path.as_ref())?;
         Ok(OpenFile { bytes, metadata, name: path.to_string(), keys })
     }
@@ -158,8 +155,7 @@ impl OpenFile {
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), self.metadata.clone());
         let mut builder = builder.with_batch_size(group.map_or(BATCH_ROWS, |group| self.batch_rows(group)));
         if let Some(columns) = columns {
-            let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
-            builder = builder.with_projection(mask);
+            builder = builder.with_projection(mask_of(&self.metadata, columns).file("can't read", &self.name)?);
         }
         if let Some(group) = group {
             builder = builder.with_row_groups(vec![group]);

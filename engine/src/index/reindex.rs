@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -15,7 +14,7 @@ use super::words::WordFilter;
 use crate::error::{Context, Result};
 use crate::keys::{Erased, LakeKeys};
 use crate::lake::{Lake, Segment};
-use crate::segment::{AddressIndex, MappedFile, ROW_GROUP_ROWS};
+use crate::segment::{AddressIndex, MappedFile, ROW_GROUP_ROWS, footer_of, mask_of};
 
 /// What was done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -97,7 +96,7 @@ fn collect(
     builder: &IndexBuilder,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let file = MappedFile(Arc::new(bytes));
-    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default())?;
+    let metadata = footer_of(&file)?;
     let groups = metadata.metadata().num_row_groups();
     (0..groups).into_par_iter().try_for_each(|group| {
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
@@ -106,7 +105,7 @@ fn collect(
             Some(_) => LakeKeys::sealed_columns(Some(&columns)),
             None => columns.clone(),
         };
-        let mask = ProjectionMask::columns(reader.parquet_schema(), stored);
+        let mask = mask_of(&metadata, &stored)?;
         let reader = reader.with_projection(mask).with_row_groups(vec![group]).with_batch_size(ROW_GROUP_ROWS);
         for (part, batch) in reader.build()?.enumerate() {
             // A row group of ours is one batch; one that another program made may be several.

@@ -23,7 +23,7 @@ pub const ERASED: &str = "erased";
 const ATTEMPTS: usize = 20;
 
 /// The schema of `erased`.
-pub(super) fn erased_schema() -> SchemaRef {
+pub(crate) fn erased_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("key", DataType::Utf8, false),
         Field::new("token", DataType::Utf8, false),

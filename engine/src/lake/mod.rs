@@ -47,6 +47,7 @@ use gristmill_schemas::grain::Field;
 
 pub use audit::{AUDIT, AuditVerdict};
 pub use encryption::{ENCRYPTION, is_sealed_file};
+pub(crate) use erased::erased_schema;
 pub use erased::{ERASED, ErasedGrains};
 pub use ledger::{Ledger, Progress, transaction_name};
 pub use location::LakeLocation;
@@ -128,7 +129,7 @@ impl Lake {
         let rejects = beside(&location, is_new, REJECTS, rejects_schema(), "rejected_at").await?;
         // That the audit log is gone is for its verification to tell.
         let audit = open_or_create(&location, AUDIT, audit_schema(), "at").await?;
-        let erased = beside(&location, is_new, ERASED, erased::erased_schema(), "at").await?;
+        let erased = beside(&location, is_new, ERASED, erased_schema(), "at").await?;
         let encryption = encryption::Encryption::load(&location).await?;
         Ok(Lake {
             location,

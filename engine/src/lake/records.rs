@@ -1,17 +1,14 @@
 //! Rows of the small tables: appended in files of their own, read whole.
 
-use std::sync::Arc;
-
 use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_schemas::columns::{REJECTS, RejectRow, STATE, StateRow, rejects_batch, state_batch};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::arrow::{ArrowWriter, ProjectionMask};
+use parquet::arrow::ArrowWriter;
 
 use super::Lake;
 use super::location::LakeLocation;
 use super::table::{DataFile, Table};
 use crate::error::{Context, Result};
-use crate::segment::{SegmentId, records_properties};
+use crate::segment::{SegmentId, SegmentReader, records_properties};
 
 impl LakeLocation {
     /// The bytes of the lake's file `path`: mapped where the lake is a folder, fetched where it isn't.
@@ -115,12 +112,14 @@ pub(super) fn text<'a>(batch: &'a RecordBatch, name: &str, row: usize) -> Option
     column.is_valid(row).then(|| column.value(row))
 }
 
-/// The rows of one Parquet file, with just `columns`.
+/// Rows that are read at a time.
+const BATCH_ROWS: usize = 1_024;
+
+/// The rows of one Parquet file, with just `columns`, which are named in the order of the table.
 pub(crate) fn read_file(
     bytes: gristmill_connectors::source::SourceBytes,
     columns: &[&str],
 ) -> Result<Vec<RecordBatch>, parquet::errors::ParquetError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(crate::segment::MappedFile(Arc::new(bytes)))?;
-    let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
-    Ok(builder.with_projection(mask).build()?.collect::<Result<_, _>>()?)
+    let reader = SegmentReader::open(bytes)?;
+    Ok(reader.read(0..reader.row_groups(), Some(columns), BATCH_ROWS)?.collect::<Result<_, _>>()?)
 }

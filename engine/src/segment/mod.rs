@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `layout` | how is a segment's Parquet file laid out? |
 //! | `read` | how does the Parquet reader see a mapped file? |
+//! | `footer` | has a file the columns that it should have? |
 //! | `reader` | what are the rows of these row groups, with these columns? |
 //! | `write` | how do batches become the file, on all cores? |
 //! | `copy` | how does a row group become part of another file as it is? |
@@ -13,6 +14,7 @@
 
 mod addresses;
 mod copy;
+mod footer;
 mod layout;
 mod pages;
 mod read;
@@ -22,6 +24,7 @@ mod write;
 
 pub use addresses::{ADDRESSES_FILE, AddressIndex};
 pub(crate) use copy::CopySource;
+pub(crate) use footer::{footer_of, mask_of};
 pub use layout::{ROW_GROUP_ROWS, grains_properties, records_properties, unsorted_grains_properties};
 pub(crate) use pages::page_bodies;
 pub(crate) use read::MappedFile;

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use gristmill_connectors::source::SourceBytes;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 
+use super::footer::{footer_of, mask_of};
 use super::read::MappedFile;
 
 /// Bytes of a batch, on average: columns of bytes have offsets of 31 bits, and memory has its bounds, too.
@@ -27,10 +26,10 @@ impl SegmentReader {
     /// Reads the footer of the file in `bytes`.
     ///
     /// # Errors
-    /// [`ParquetError`] if there is none, or it can't be understood.
+    /// [`ParquetError`] if there is none, it can't be understood, or tells of a column that isn't what our tables say.
     pub fn open(bytes: SourceBytes) -> Result<SegmentReader, ParquetError> {
         let bytes = MappedFile(Arc::new(bytes));
-        let metadata = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new())?;
+        let metadata = footer_of(&bytes)?;
         Ok(SegmentReader { bytes, metadata })
     }
 
@@ -75,7 +74,7 @@ impl SegmentReader {
     /// are named.
     ///
     /// # Errors
-    /// [`ParquetError`].
+    /// [`ParquetError`], also if there is no such column.
     pub fn read(
         &self,
         row_groups: Range<usize>,
@@ -84,7 +83,7 @@ impl SegmentReader {
     ) -> Result<ParquetRecordBatchReader, ParquetError> {
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.bytes.clone(), self.metadata.clone());
         let mask = match columns {
-            Some(columns) => ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied()),
+            Some(columns) => mask_of(&self.metadata, columns)?,
             None => ProjectionMask::all(),
         };
         let batch_rows = batch_rows.min(self.fitting_rows(row_groups.clone()));

@@ -7,8 +7,6 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Field;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde::Serialize;
 
 use super::embed::Embedder;
@@ -17,7 +15,7 @@ use super::{Metric, VectorBuilder, VectorIndex, file_name, is_vector_file};
 use crate::error::{Context, EngineError, Result};
 use crate::index::builder::{SidecarFile, publish};
 use crate::lake::Lake;
-use crate::segment::{MappedFile, SIDECARS, SegmentId};
+use crate::segment::{SIDECARS, SegmentId, SegmentReader};
 use crate::text::{text_fields, visit_texts, with_grain};
 
 /// Where vectors come from.
@@ -103,19 +101,18 @@ const BATCH: usize = 8_192;
 
 impl Collected {
     fn of(bytes: gristmill_connectors::source::SourceBytes, source: &VectorSource) -> Result<Collected, Fault> {
-        let reader = ParquetRecordBatchReaderBuilder::try_new(MappedFile(Arc::new(bytes)))?;
+        let reader = SegmentReader::open(bytes)?;
         let column = match source {
             VectorSource::Files(_) => Field::EmbeddingRefs.name(),
             VectorSource::Embedder(_) => IdentityColumn::Blob.name(),
         };
-        let mask = ProjectionMask::columns(reader.parquet_schema(), [column]);
         let mut collected = Collected::default();
         let mut first_row = 0;
         if let VectorSource::Embedder(embedder) = source {
             // A segment without texts has an index without vectors, not none.
             collected.builder(embedder.model(), embedder.dimensions(), Some(embedder.metric()));
         }
-        for batch in reader.with_projection(mask).with_batch_size(BATCH).build()? {
+        for batch in reader.read(0..reader.row_groups(), Some(&[column]), BATCH)? {
             let batch = batch?;
             match source {
                 VectorSource::Files(files) => collected.refer(&batch, first_row, files)?,
