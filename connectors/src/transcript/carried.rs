@@ -10,7 +10,6 @@ use gristmill_schemas::sign::Delivery;
 
 use super::line::{FaultCode, Line, LineFault, lines};
 use super::read::{ReadOptions, in_parallel, portions};
-use super::said::decode_hex;
 use super::told::{Made, Told};
 use crate::threads;
 
@@ -36,7 +35,7 @@ fn made(json: &Json, line: &Line, namespace: Option<&str>) -> Result<Made, LineF
     let named = json.get("content_address").and_then(Json::as_str);
     let grain = match json.get("blob_hex").and_then(Json::as_str) {
         Some(digits) => {
-            let blob = decode_hex(digits).ok_or_else(|| shape("`blob_hex` is not hex"))?;
+            let blob = hex::decode(digits).map_err(|error| shape(&format!("`blob_hex`: {error}")))?;
             let address = ContentAddress::of(Delivery::open(&blob).map_err(refused)?.blob());
             EncodedGrain { blob, address }
         }

@@ -109,23 +109,13 @@ fn event_of(json: &Json) -> Result<Option<(Option<String>, Json<'static>)>, Stri
             None => Err("not a grain: an object with `grain` or `blob_hex`".to_owned()),
         };
     };
-    let blob = decode_hex(digits).ok_or("`blob_hex` is not hex")?;
+    let blob = hex::decode(digits).map_err(|error| format!("`blob_hex`: {error}"))?;
     let delivery = Delivery::open(&blob).map_err(|error| error.to_string())?;
     let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT).map_err(|error| error.to_string())?;
     let grain = Grain::decode(&payload, GrainMode::Lenient).map_err(|error| error.to_string())?;
     let address = ContentAddress::of(delivery.blob()).to_string();
     let grain = grain.to_json();
     Ok(is_message(&grain).then_some((Some(address), grain)))
-}
-
-pub(in crate::transcript) fn decode_hex(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2);
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let byte = |pair: &[u8]| match pair {
-        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
-        _ => None,
-    };
-    pairs.map(byte).collect()
 }
 
 fn each_line(bytes: &[u8], mut read: impl FnMut(&Json, &Line) -> Result<Option<Message<'static>>, String>) -> Messages {

@@ -95,7 +95,7 @@ fn line_of(rows: &GrainRows, row: usize) -> Result<String> {
     let fields = (!grain.is_encrypted()).then(|| (grain.to_json(), options_of(&grain)));
     let says_all = fields.as_ref().is_some_and(|(grain, options)| is_encoded_to(grain, options, &delivered));
     if !says_all {
-        members.insert("blob_hex", hex_of(&delivered));
+        members.insert("blob_hex", hex::encode(&delivered));
     }
     if let Some((grain, options)) = fields {
         members.insert("grain", grain);
@@ -130,15 +130,6 @@ fn options_of(grain: &Grain<'_>) -> Json<'static> {
         }
     }
     Json::Object(options)
-}
-
-fn hex_of(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string doesn't fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Writes the rows as a Parquet file with the lake's own schema and layout.

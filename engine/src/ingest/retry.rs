@@ -4,75 +4,54 @@
 //! leaves `rejects` when all is read; if the run is killed before, the next such run does it.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
+use gristmill_schemas::columns::RejectRow;
 
-use super::batch::Batch;
+use super::run::COMMIT_ATTEMPTS;
 use crate::erase::rewrite::{drop_rows, edit_file};
 use crate::error::{Context, EngineError, Result};
-use crate::lake::{Change, Lake, Progress, read_file};
+use crate::lake::{Change, Lake, read_file};
 
 /// The columns of `rejects` that tell refusals apart.
 pub(super) const REFUSAL: [&str; 2] = ["source_id", "ordinal"];
 
-/// How often the commit is put behind those of other writers.
-const ATTEMPTS: usize = 10;
-
 /// What is known of the sources that are read once more.
 #[derive(Debug, Default)]
 pub(super) struct Retry {
-    /// Those that may be.
-    allowed: Arc<HashSet<String>>,
-    /// Those that are.
-    begun: HashSet<String>,
-    /// Those that were read to their end.
-    read: HashSet<String>,
+    sources: HashSet<String>,
     /// What was refused of them again.
     refused: HashSet<(String, i64)>,
 }
 
 impl Retry {
-    /// Sources that may be read once more.
-    pub(super) fn of(allowed: HashSet<String>) -> Retry {
-        Retry { allowed: Arc::new(allowed), ..Retry::default() }
-    }
-
-    /// Sources that may be read once more.
-    pub(super) fn allowed(&self) -> Arc<HashSet<String>> {
-        Arc::clone(&self.allowed)
-    }
-
     /// Notes that `source` is read once more.
     pub(super) fn begin(&mut self, source: &str) {
-        self.begun.insert(source.to_owned());
+        self.sources.insert(source.to_owned());
     }
 
     /// True if `source` is read once more.
     pub(super) fn has(&self, source: &str) -> bool {
-        self.begun.contains(source)
+        self.sources.contains(source)
     }
 
-    /// Notes what became of such sources in `batch`, which is committed.
-    pub(super) fn note(&mut self, batch: &Batch) {
-        let read = batch.progress.iter().filter(|(id, progress)| *progress == Progress::Complete && self.has(id));
-        let read: Vec<String> = read.map(|(id, _)| id.clone()).collect();
-        self.read.extend(read);
-        let refused = batch.rejects.iter().filter(|reject| self.has(&reject.source_id));
-        let refused: Vec<_> = refused.map(|reject| (reject.source_id.clone(), reject.ordinal)).collect();
-        self.refused.extend(refused);
+    /// Notes `reject`, which stays refused if it is of such a source.
+    pub(super) fn note(&mut self, reject: &RejectRow) {
+        if self.has(&reject.source_id) {
+            self.refused.insert((reject.source_id.clone(), reject.ordinal));
+        }
     }
 
-    /// Takes out of `rejects` what isn't refused any more; answers how much that was.
+    /// Takes out of `rejects` what isn't refused any more, now that all sources are read to their ends and committed; answers how much that was.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Conflict`].
     pub(super) async fn resolve(self, lake: &mut Lake) -> Result<u64> {
-        if self.read.is_empty() {
+        if self.sources.is_empty() {
             return Ok(0);
         }
-        for _ in 0..ATTEMPTS {
+        for _ in 0..COMMIT_ATTEMPTS {
             let (mut change, mut resolved) = (Change::default(), 0);
             for file in lake.rejects.files()? {
                 let path = lake.rejects.path_of(&file.name);
@@ -95,11 +74,11 @@ impl Retry {
                 committed => return committed.map(|_| resolved),
             }
         }
-        Err(EngineError::Conflict(format!("other writers were faster {ATTEMPTS} times")))
+        Err(EngineError::Conflict(format!("other writers were faster {COMMIT_ATTEMPTS} times")))
     }
 
     fn is_resolved(&self, (source, ordinal): (&str, i64)) -> bool {
-        self.read.contains(source) && !self.refused.contains(&(source.to_owned(), ordinal))
+        self.has(source) && !self.refused.contains(&(source.to_owned(), ordinal))
     }
 }
 

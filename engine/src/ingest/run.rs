@@ -86,7 +86,7 @@ const SEGMENT_GRAINS: usize = 8 * crate::segment::ROW_GROUP_ROWS;
 const AHEAD: usize = 4;
 
 /// How often a commit is put behind those of other writers before the run gives up.
-const COMMIT_ATTEMPTS: usize = 10;
+pub(super) const COMMIT_ATTEMPTS: usize = 10;
 
 /// Takes `sources` into `lake`.
 ///
@@ -207,11 +207,11 @@ impl<'l> Ingest<'l> {
 
     async fn door(&mut self) -> Result<Door> {
         let ledger = Ledger::load(&self.lake.grains).await?;
-        (self.told, self.retry) = told(self.lake, &ledger, self.options.retry_refused).await?;
-        let retried = self.retry.allowed();
+        let (told, retried) = told(self.lake, &ledger, self.options.retry_refused).await?;
+        self.told = told;
         let limits = ContainerLimits { region: self.options.memory / 2, ..ContainerLimits::default() };
         let (kind, threads) = (self.options.kind, self.options.threads);
-        Ok(Door { ledger: Arc::new(ledger), retried, kind, limits, threads, now: self.now })
+        Ok(Door { ledger: Arc::new(ledger), retried: Arc::new(retried), kind, limits, threads, now: self.now })
     }
 
     /// Takes in what was admitted, batch by batch.
@@ -308,8 +308,8 @@ impl<'l> Ingest<'l> {
             );
         }
         self.report.version = self.lake.grains.version();
-        self.report.resolved_rejects = std::mem::take(&mut self.retry).resolve(self.lake).await?;
         if !self.options.dry_run && self.report.files > 0 {
+            self.report.resolved_rejects = std::mem::take(&mut self.retry).resolve(self.lake).await?;
             let details = serde_json::json!({
                 "files": self.report.files,
                 "grains_read": self.report.grains_read,
@@ -489,7 +489,7 @@ impl<'l> Ingest<'l> {
         if let Some((id, index)) = index {
             self.known.add(id, index);
         }
-        self.retry.note(batch);
+        batch.rejects.iter().for_each(|reject| self.retry.note(reject));
         Ok(written)
     }
 
@@ -577,7 +577,7 @@ impl Work {
 
 /// The refusals in `rejects` that may come up again: those of sources that aren't complete, which a run told that was killed between its
 /// commits, and, if sources are retried, all the others, with their sources.
-async fn told(lake: &Lake, ledger: &Ledger, retried: bool) -> Result<(HashSet<(String, i64)>, Retry)> {
+async fn told(lake: &Lake, ledger: &Ledger, retried: bool) -> Result<(HashSet<(String, i64)>, HashSet<String>)> {
     let (mut told, mut sources) = (HashSet::new(), HashSet::new());
     for batch in lake.rejects.read_columns(&REFUSAL).await? {
         for (source, ordinal) in refusals(&batch) {
@@ -590,7 +590,7 @@ async fn told(lake: &Lake, ledger: &Ledger, retried: bool) -> Result<(HashSet<(S
             }
         }
     }
-    Ok((told, Retry::of(sources)))
+    Ok((told, sources))
 }
 
 /// The rows that `state` doesn't have from the same source.
