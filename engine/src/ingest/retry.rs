@@ -43,7 +43,8 @@ impl Retry {
         }
     }
 
-    /// Takes out of `rejects` what isn't refused any more, now that all sources are read to their ends and committed; answers how much that was.
+    /// Takes out of `rejects` what isn't refused any more, now that all sources are read to their ends and committed; answers how
+    /// much that was.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Conflict`].

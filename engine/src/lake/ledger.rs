@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use arrow::array::{Array, AsArray, Int64Array, StringArray, StructArray};
+use arrow::array::{Array, AsArray, StructArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use bytes::Bytes;
@@ -130,10 +130,13 @@ impl Ledger {
         else {
             return Ok(());
         };
-        let names = cast(names, &DataType::Utf8)?;
-        let (names, versions): (&StringArray, &Int64Array) = (names.as_string(), versions.as_primitive::<Int64Type>());
-        for row in (0..transactions.len()).filter(|row| transactions.is_valid(*row) && names.is_valid(*row)) {
-            self.note(names.value(row), versions.value(row));
+        // Whoever wrote the checkpoint chose the Arrow types.
+        let (names, versions) = (cast(names, &DataType::Utf8)?, cast(versions, &DataType::Int64)?);
+        let (names, versions) = (names.as_string::<i32>(), versions.as_primitive::<Int64Type>());
+        for (row, (name, version)) in names.iter().zip(versions).enumerate() {
+            if let (Some(name), Some(version)) = (name.filter(|_| transactions.is_valid(row)), version) {
+                self.note(name, version);
+            }
         }
         Ok(())
     }
@@ -170,5 +173,34 @@ impl Entry {
         let is_checkpoint = rest.starts_with("checkpoint") && rest.ends_with("parquet");
         let known = version.len() == 20 && (is_checkpoint || rest == "json");
         Some(Entry { version: version.parse().ok().filter(|_| known)?, is_checkpoint, path: path.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int32Array, LargeStringArray, StringViewArray};
+
+    use super::*;
+
+    #[test]
+    fn transactions_of_a_checkpoint_are_read_whatever_types_its_writer_chose() {
+        let names = ["gristmill:source:a", "someone else's"];
+        let texts: [ArrayRef; 2] =
+            [Arc::new(LargeStringArray::from(names.to_vec())), Arc::new(StringViewArray::from(names.to_vec()))];
+        for names in texts {
+            let versions: ArrayRef = Arc::new(Int32Array::from(vec![Some(7), None]));
+            let transactions = StructArray::try_from(vec![("appId", names), ("version", versions)]).unwrap();
+            let mut ledger = Ledger::default();
+            ledger.read_transactions(&transactions).unwrap();
+            assert_eq!(ledger.iter().collect::<Vec<_>>(), [("a", Progress::Next(7))]);
+        }
+        let versions: ArrayRef = Arc::new(LargeStringArray::from(vec!["no number"]));
+        let names: ArrayRef = Arc::new(LargeStringArray::from(vec!["gristmill:source:a"]));
+        let transactions = StructArray::try_from(vec![("appId", names), ("version", versions)]).unwrap();
+        let mut ledger = Ledger::default();
+        ledger.read_transactions(&transactions).unwrap();
+        assert_eq!(ledger.progress("a"), None);
     }
 }
