@@ -24,6 +24,14 @@ pub(super) struct ColumnBuilder {
     json: String,
 }
 
+/// Room that is made at once for the cells of a column: what those of a batch before it took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Room {
+    cells: usize,
+    /// Bytes of texts.
+    bytes: usize,
+}
+
 enum Cells {
     Text(StringBuilder),
     Float(Float64Builder),
@@ -40,20 +48,21 @@ pub(super) fn list_field(item: DataType) -> Arc<ArrowField> {
     Arc::new(ArrowField::new("element", item, true))
 }
 
-pub(super) fn instant_builder() -> TimestampMicrosecondBuilder {
-    TimestampMicrosecondBuilder::new().with_data_type(instant())
+/// A builder of instants with room for so many.
+pub(super) fn instant_builder(room: usize) -> TimestampMicrosecondBuilder {
+    TimestampMicrosecondBuilder::with_capacity(room).with_data_type(instant())
 }
 
 impl ColumnBuilder {
-    pub(super) fn new(field: Field) -> Self {
+    pub(super) fn new(field: Field, room: Room) -> Self {
         let cells = match field.kind() {
             Kind::Text | Kind::TextOrMap | Kind::Any | Kind::Map | Kind::MapList | Kind::AnyList => {
-                Cells::Text(StringBuilder::new())
+                Cells::Text(StringBuilder::with_capacity(room.cells, room.bytes))
             }
-            Kind::UnitFloat | Kind::Float => Cells::Float(Float64Builder::new()),
-            Kind::Int | Kind::Count | Kind::Byte => Cells::Int(Int64Builder::new()),
-            Kind::Bool => Cells::Bool(BooleanBuilder::new()),
-            Kind::Instant => Cells::Instant(instant_builder()),
+            Kind::UnitFloat | Kind::Float => Cells::Float(Float64Builder::with_capacity(room.cells)),
+            Kind::Int | Kind::Count | Kind::Byte => Cells::Int(Int64Builder::with_capacity(room.cells)),
+            Kind::Bool => Cells::Bool(BooleanBuilder::with_capacity(room.cells)),
+            Kind::Instant => Cells::Instant(instant_builder(room.cells)),
             Kind::TextList | Kind::CitationList => {
                 Cells::TextList(ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8)))
             }
@@ -71,8 +80,12 @@ impl ColumnBuilder {
     }
 
     /// Sets the cell of row `row`; the rows since the last cell become null.
+    #[inline]
     pub(super) fn set(&mut self, row: usize, value: &RawValue<'_>) {
-        self.pad(row);
+        // Most rows follow one that has the field, too.
+        if self.rows != row {
+            self.pad(row);
+        }
         self.rows += 1;
         match &mut self.cells {
             Cells::Text(cells) => append_text(cells, self.field, value, &mut self.json),
@@ -89,7 +102,6 @@ impl ColumnBuilder {
 
     /// Makes the column `rows` long, with nulls.
     fn pad(&mut self, rows: usize) {
-        // Most rows follow one that has the field, too.
         let missing = rows - self.rows;
         self.rows = rows;
         if missing == 0 {
@@ -106,6 +118,12 @@ impl ColumnBuilder {
             Cells::Structs(cells) => cells.pad(rows),
             Cells::Struct(cells) => cells.pad(rows),
         }
+    }
+
+    /// What its cells take.
+    pub(super) fn room(&self) -> Room {
+        let bytes = if let Cells::Text(cells) = &self.cells { cells.values_slice().len() } else { 0 };
+        Room { cells: self.rows, bytes }
     }
 
     /// The column of `rows` rows.
@@ -301,7 +319,7 @@ impl StructListBuilder {
 
 fn member_builder(kind: &DataType) -> Box<dyn ArrayBuilder> {
     match kind {
-        DataType::Timestamp(..) => Box::new(instant_builder()),
+        DataType::Timestamp(..) => Box::new(instant_builder(0)),
         DataType::List(item) => Box::new(ListBuilder::new(StringBuilder::new()).with_field(Arc::clone(item))),
         other => make_builder(other, 0),
     }

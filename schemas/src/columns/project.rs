@@ -9,7 +9,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 
-use super::cell::{ColumnBuilder, instant_builder, list_field};
+use super::cell::{ColumnBuilder, Room, instant_builder, list_field};
 use super::envelope::envelope_cell;
 use super::grains::{IdentityColumn, column_of, grains_schema};
 use super::sealed::{TOKENS, is_sealed};
@@ -73,15 +73,17 @@ pub struct GrainColumns {
 enum FieldColumn {
     /// The field has no column.
     Left,
-    /// No grain has had the field yet.
-    Empty,
+    /// No grain has had the field yet; in the batch before it took so much.
+    Empty(Room),
     /// Cells are there.
     Building(ColumnBuilder),
 }
 
 impl FieldColumn {
     fn all() -> Vec<FieldColumn> {
-        let column = |field: &Field| if column_of(*field).is_some() { FieldColumn::Empty } else { FieldColumn::Left };
+        let column = |field: &Field| {
+            if column_of(*field).is_some() { FieldColumn::Empty(Room::default()) } else { FieldColumn::Left }
+        };
         Field::ALL.iter().map(column).collect()
     }
 
@@ -89,8 +91,8 @@ impl FieldColumn {
         match self {
             FieldColumn::Left => {}
             FieldColumn::Building(column) => column.set(row, value),
-            FieldColumn::Empty => {
-                let mut column = ColumnBuilder::new(field);
+            FieldColumn::Empty(room) => {
+                let mut column = ColumnBuilder::new(field, *room);
                 column.set(row, value);
                 *self = FieldColumn::Building(column);
             }
@@ -137,25 +139,14 @@ struct Identity {
 impl GrainColumns {
     /// No rows, with room for `rows` of `blob_bytes` bytes in all.
     pub fn with_capacity(rows: usize, blob_bytes: usize) -> Self {
-        let texts = || ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8));
-        let identity = Identity {
-            address: StringBuilder::with_capacity(rows, rows * ContentAddress::TEXT_LENGTH),
-            type_name: StringBuilder::with_capacity(rows, rows * 8),
-            type_byte: Int16Builder::with_capacity(rows),
-            flags: Int16Builder::with_capacity(rows),
-            sensitivity: Int16Builder::with_capacity(rows),
-            encoding: StringBuilder::with_capacity(rows, rows * 8),
-            blob: BinaryBuilder::with_capacity(rows, blob_bytes),
-            blob_size: Int64Builder::with_capacity(rows),
-            envelope: BinaryBuilder::new(),
-            signature: StringBuilder::with_capacity(rows, rows * 4),
-            signer: StringBuilder::new(),
-            source_id: StringBuilder::with_capacity(rows, rows * 64),
-            ingested_at: instant_builder(),
-            supersedes: texts(),
-            marks: texts(),
-        };
-        GrainColumns { rows: 0, identity, fields: FieldColumn::all() }
+        GrainColumns { rows: 0, identity: Identity::with_capacity(rows, blob_bytes), fields: FieldColumn::all() }
+    }
+
+    /// Makes room for `rows` of `blob_bytes` bytes in all, if there are none; for their fields, as much as the batch before took.
+    pub fn reserve(&mut self, rows: usize, blob_bytes: usize) {
+        if self.is_empty() {
+            self.identity = Identity::with_capacity(rows, blob_bytes);
+        }
     }
 
     /// How many rows it has.
@@ -206,7 +197,7 @@ impl GrainColumns {
         self.rows += 1;
     }
 
-    /// The rows as a batch, leaving none.
+    /// The rows as a batch, leaving none. What comes next makes room for as much again.
     ///
     /// # Errors
     /// None that the builders can cause; Arrow's own check is passed on.
@@ -214,10 +205,15 @@ impl GrainColumns {
         let rows = std::mem::take(&mut self.rows);
         let mut columns = self.identity.finish();
         let mut empty = EmptyColumns::default();
-        for (field, column) in Field::ALL.iter().zip(std::mem::replace(&mut self.fields, FieldColumn::all())) {
-            columns.push(match (column, column_of(*field)) {
-                (FieldColumn::Building(mut column), _) => column.finish(rows),
-                (FieldColumn::Empty, Some(data_type)) => empty.of(&data_type, rows),
+        for (field, column) in Field::ALL.iter().zip(&mut self.fields) {
+            columns.push(match (&mut *column, column_of(*field)) {
+                (FieldColumn::Building(cells), _) => {
+                    let room = cells.room();
+                    let cells = cells.finish(rows);
+                    *column = FieldColumn::Empty(room);
+                    cells
+                }
+                (FieldColumn::Empty(_), Some(data_type)) => empty.of(&data_type, rows),
                 _ => continue,
             });
         }
@@ -226,6 +222,27 @@ impl GrainColumns {
 }
 
 impl Identity {
+    fn with_capacity(rows: usize, blob_bytes: usize) -> Identity {
+        let texts = || ListBuilder::new(StringBuilder::new()).with_field(list_field(DataType::Utf8));
+        Identity {
+            address: StringBuilder::with_capacity(rows, rows * ContentAddress::TEXT_LENGTH),
+            type_name: StringBuilder::with_capacity(rows, rows * 8),
+            type_byte: Int16Builder::with_capacity(rows),
+            flags: Int16Builder::with_capacity(rows),
+            sensitivity: Int16Builder::with_capacity(rows),
+            encoding: StringBuilder::with_capacity(rows, rows * 8),
+            blob: BinaryBuilder::with_capacity(rows, blob_bytes),
+            blob_size: Int64Builder::with_capacity(rows),
+            envelope: BinaryBuilder::new(),
+            signature: StringBuilder::with_capacity(rows, rows * 4),
+            signer: StringBuilder::new(),
+            source_id: StringBuilder::with_capacity(rows, rows * 64),
+            ingested_at: instant_builder(rows),
+            supersedes: texts(),
+            marks: texts(),
+        }
+    }
+
     fn append(&mut self, address: &ContentAddress, blob: &[u8], size: usize, grain: &Grain<'_>, row: &RowIdentity<'_>) {
         let header = grain.header();
         self.address.append_value(address.write_hex(&mut [0; ContentAddress::TEXT_LENGTH]));

@@ -176,6 +176,7 @@ impl<'a> Grain<'a> {
         Ok(reader.deviation().take())
     }
 
+    #[inline(always)]
     fn add(
         &mut self,
         of: Option<GrainType>,

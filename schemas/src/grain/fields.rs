@@ -331,11 +331,13 @@ impl Field {
     }
 
     /// [`Field::from_short_key`] of bytes of which nothing is known yet, with the key that they are.
+    #[inline]
     pub(super) fn from_key_bytes(key: &[u8]) -> Option<(&'static str, Field)> {
         let mut slot = slot_of(key);
         loop {
             let (known, field) = SHORT_KEYS[slot]?;
-            if known.as_bytes() == key {
+            // Most keys are of a few bytes, for which a call to compare memory takes longer than comparing.
+            if known.len() == key.len() && known.bytes().zip(key).all(|(known, byte)| known == *byte) {
                 return Some((known, field));
             }
             slot = (slot + 1) % SLOTS;

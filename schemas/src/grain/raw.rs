@@ -39,6 +39,7 @@ pub struct Encoded<'a> {
 }
 
 /// Reads the value that begins at the reader's position inside a container at `depth`, walking all that is in it.
+#[inline(always)]
 pub(super) fn read_raw<'a, R: Reader<'a>>(
     reader: &mut R,
     encoding: Encoding,
@@ -53,11 +54,13 @@ pub(super) fn read_raw<'a, R: Reader<'a>>(
 }
 
 /// [`read_raw`] of a value that was walked before.
+#[inline(always)]
 pub(super) fn read_again<'a, R: Reader<'a>>(reader: &mut R, encoding: Encoding) -> Result<RawValue<'a>, GrainError> {
     read_with(reader, encoding, |reader, token| pass_over(reader, token.children()))
 }
 
 /// Reads a value; `inside` goes through what belongs to its first token.
+#[inline(always)]
 fn read_with<'a, R: Reader<'a>>(
     reader: &mut R,
     encoding: Encoding,

@@ -75,6 +75,7 @@ pub(super) trait Reader<'a> {
 
     /// Reads the key that comes next if it is the short key of a field in its usual form. Such a key needs no look at its text. Before any
     /// other the reader stays where it is.
+    #[inline]
     fn short_key(&mut self) -> Option<(&'static str, Field)> {
         let (text, end) = self.short_text()?;
         let found = Field::from_key_bytes(text)?;
@@ -83,6 +84,7 @@ pub(super) trait Reader<'a> {
     }
 
     /// The bytes of the short text that comes next, and where it ends; the reader stays where it is.
+    #[inline]
     fn short_text(&self) -> Option<(&'a [u8], usize)> {
         let start = self.position();
         let (head, rest) = self.bytes().get(start..)?.split_first()?;
@@ -112,7 +114,8 @@ pub(super) trait Reader<'a> {
 
     /// Checks raw text: UTF-8, no byte-order mark in front, NFC.
     fn text(&mut self, bytes: &'a [u8], offset: usize) -> Result<&'a str, GrainError> {
-        let text = std::str::from_utf8(bytes).map_err(|_| GrainError::corrupt(offset, "a string isn't UTF-8"))?;
+        let text =
+            simdutf8::basic::from_utf8(bytes).map_err(|_| GrainError::corrupt(offset, "a string isn't UTF-8"))?;
         if !self.judges() {
             return Ok(text);
         }
@@ -143,6 +146,7 @@ pub(super) struct FieldKey<'a> {
 }
 
 /// Reads the key of a grain's field.
+#[inline(always)]
 pub(super) fn read_field_key<'a, R: Reader<'a>>(reader: &mut R) -> Result<FieldKey<'a>, GrainError> {
     if let Some((text, field)) = reader.short_key() {
         return Ok(FieldKey { text, field: Some(field) });
