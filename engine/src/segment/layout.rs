@@ -1,12 +1,13 @@
 //! How the Parquet files of the lake are laid out.
 //!
 //! Rows of a segment are sorted, so a person's rows share few pages; pages are small, so that a look-up decompresses little.
-//! Text that hardly repeats isn't tried as a dictionary. Columns that people filter on have page statistics; long text
+//! Text that hardly repeats isn't tried as a dictionary, and neither are instants, of which neighbours differ by little: the
+//! differences are stored. Columns that people filter on have page statistics; long text
 //! and blobs have none, which would only copy personal data into the footer.
 
-use gristmill_schemas::columns::{IdentityColumn, grains_schema};
-use gristmill_schemas::grain::Field;
-use parquet::basic::{Compression, ZstdLevel};
+use gristmill_schemas::columns::{IdentityColumn, column_of, grains_schema};
+use gristmill_schemas::grain::{Field, Kind};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
@@ -38,10 +39,35 @@ const UNREPEATED: &[Field] = &[
     Field::History,
     Field::AgreedContent,
     Field::Description,
+    Field::TokenUsage,
     Field::ToolCallId,
     Field::ParentMessageId,
     Field::PriorConsent,
 ];
+
+/// Columns of numbers that hardly repeat, or that a few bits tell.
+fn differences() -> impl Iterator<Item = &'static str> {
+    let instants = Field::ALL.iter().filter(|field| field.kind() == Kind::Instant && column_of(**field).is_some());
+    instants.map(|field| field.name()).chain([IdentityColumn::BlobSize.name(), IdentityColumn::IngestedAt.name()])
+}
+
+/// Columns of which little is left once their values are numbers of a dictionary: compressing that as well costs more than it saves.
+fn terse() -> impl Iterator<Item = &'static str> {
+    let is_terse =
+        |kind| matches!(kind, Kind::Bool | Kind::Byte | Kind::Count | Kind::Int | Kind::Float | Kind::UnitFloat);
+    let fields = Field::ALL.iter().filter(move |field| is_terse(field.kind()) && column_of(**field).is_some());
+    let identity = [
+        IdentityColumn::Type,
+        IdentityColumn::TypeByte,
+        IdentityColumn::Flags,
+        IdentityColumn::Sensitivity,
+        IdentityColumn::Encoding,
+        IdentityColumn::Signature,
+        IdentityColumn::SourceId,
+        IdentityColumn::IngestedAt,
+    ];
+    fields.map(|field| field.name()).chain(identity.map(IdentityColumn::name))
+}
 
 /// The order of rows in a segment.
 const SORT_ORDER: [Field; 4] = [Field::Namespace, Field::UserId, Field::Subject, Field::CreatedAt];
@@ -88,6 +114,13 @@ pub fn grains_properties() -> WriterProperties {
     let unrepeated = UNREPEATED.iter().map(|field| field.name());
     for name in [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name()].into_iter().chain(unrepeated) {
         builder = builder.set_column_dictionary_enabled(column(name), false);
+    }
+    for name in differences() {
+        builder = builder.set_column_dictionary_enabled(column(name), false);
+        builder = builder.set_column_encoding(column(name), Encoding::DELTA_BINARY_PACKED);
+    }
+    for name in terse() {
+        builder = builder.set_column_compression(column(name), Compression::UNCOMPRESSED);
     }
     let identity = [IdentityColumn::TypeByte.name(), IdentityColumn::Sensitivity.name()];
     for name in FILTERED.iter().map(|field| field.name()).chain(identity) {
@@ -136,5 +169,21 @@ mod tests {
         let mut filtered: Vec<_> = filtered.collect();
         filtered.sort();
         assert_eq!(filtered, expected);
+    }
+
+    #[test]
+    fn instants_are_stored_as_differences_and_what_a_few_bits_tell_as_it_is() {
+        let properties = grains_properties();
+        let created = column(Field::CreatedAt.name());
+        assert_eq!(properties.encoding(&created), Some(Encoding::DELTA_BINARY_PACKED));
+        assert!(!properties.dictionary_enabled(&created));
+        let zstd = |name: &str| matches!(properties.compression(&column(name)), Compression::ZSTD(_));
+        assert!(["blob", "content", "created_at", "content_address", "subject"].into_iter().all(zstd));
+        assert!(!["type", "source_id", "confidence", "is_error"].into_iter().any(zstd));
+        let leaves = parquet::arrow::ArrowSchemaConverter::new().convert(&grains_schema()).unwrap();
+        let paths: Vec<String> = leaves.columns().iter().map(|leaf| leaf.path().string()).collect();
+        for name in differences().chain(terse()) {
+            assert!(paths.iter().any(|path| path == name), "{name} is no leaf");
+        }
     }
 }
