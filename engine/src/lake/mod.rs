@@ -125,12 +125,16 @@ impl Lake {
             return Err(EngineError::LakeVersion { uri: location.name(), found, known: FORMAT_VERSION });
         }
         let is_new = grains.version() == 0;
-        let state = beside(&location, is_new, STATE, state_schema(), "at").await?;
-        let rejects = beside(&location, is_new, REJECTS, rejects_schema(), "rejected_at").await?;
-        // That the audit log is gone is for its verification to tell.
-        let audit = open_or_create(&location, AUDIT, audit_schema(), "at").await?;
-        let erased = beside(&location, is_new, ERASED, erased_schema(), "at").await?;
-        let encryption = encryption::Encryption::load(&location).await?;
+        // All are waited for: the library doesn't bear that a reading of a log is given up half way because another failed.
+        let (state, rejects, audit, erased, encryption) = tokio::join!(
+            beside(&location, is_new, STATE, state_schema(), "at"),
+            beside(&location, is_new, REJECTS, rejects_schema(), "rejected_at"),
+            // That the audit log is gone is for its verification to tell.
+            open_or_create(&location, AUDIT, audit_schema(), "at"),
+            beside(&location, is_new, ERASED, erased_schema(), "at"),
+            encryption::Encryption::load(&location),
+        );
+        let (state, rejects, audit, erased, encryption) = (state?, rejects?, audit?, erased?, encryption?);
         Ok(Lake {
             location,
             grains,
@@ -156,11 +160,11 @@ impl Lake {
     /// # Errors
     /// [`EngineError::Delta`].
     pub async fn refresh(&mut self) -> Result<()> {
-        self.grains.refresh().await?;
-        self.state.refresh().await?;
-        self.rejects.refresh().await?;
-        self.audit.refresh().await?;
-        self.erased.refresh().await?;
+        let Lake { grains, state, rejects, audit, erased, .. } = self;
+        // Not one after another, and not given up half way, as above.
+        let (grains, state, rejects, audit, erased) =
+            tokio::join!(grains.refresh(), state.refresh(), rejects.refresh(), audit.refresh(), erased.refresh());
+        grains.and(state).and(rejects).and(audit).and(erased)?;
         self.sidecars.keep(&self.segments()?);
         Ok(())
     }
