@@ -277,7 +277,7 @@ impl IndexBuilder {
         let mut texts = Vec::new();
         let mut words = Vec::new();
         for part in parts.into_values() {
-            addresses.extend(part.addresses);
+            addresses.push(part.addresses);
             statements.extend(part.statements);
             texts.extend(part.text);
             words.extend(part.words);

@@ -103,9 +103,9 @@ async fn open_index(lake: &Lake, segment: &Segment) -> Result<AddressIndex> {
     }
     let path = lake.grains.path_of(&segment.file.name);
     let bytes = lake.location().read(&path).await?;
-    let mut addresses = Vec::new();
+    let mut parts = Vec::new();
     for batch in read_file(bytes, &[IdentityColumn::ContentAddress.name()]).file("can't read", &path)? {
-        addresses.extend(addresses_of(&batch).file("can't read", &path)?);
+        parts.push(addresses_of(&batch).file("can't read", &path)?);
     }
-    AddressIndex::open(AddressIndex::build(&addresses).into()).file("can't read", &path)
+    AddressIndex::open(AddressIndex::build(&parts).into()).file("can't read", &path)
 }

@@ -27,6 +27,7 @@ mod claims;
 mod digests;
 mod known;
 pub(crate) mod morsel;
+mod persons;
 mod plan;
 pub(crate) mod prove;
 mod proven;

@@ -1,10 +1,9 @@
 //! Planning a segment: which grains are new, and in which order they stand.
 
-use gristmill_schemas::columns::split_sort_key;
-use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use super::known::KnownAddresses;
+use super::persons::Persons;
 use super::proven::{Place, ProvenBatch};
 
 /// The rows of a segment.
@@ -26,12 +25,14 @@ enum Fate {
     Erased,
 }
 
-/// Plans the segment of `batch`. The first of several equal grains stays.
-pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses) -> Plan {
+/// Plans the segment of `batch`, for a lake that has what is `known` and will have the grains of `coming` then. The first of several equal
+/// grains stays.
+pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses, coming: Option<&ProvenBatch>) -> Plan {
     let morsels = batch.morsels();
+    let is_there = |address| known.contains(address) || coming.is_some_and(|coming| coming.first(address).is_some());
     let fate_of = |place: Place, address| match batch.first(address) {
         _ if known.is_erased(address) => Fate::Erased,
-        first if first == Some(place) && !known.contains(address) => Fate::New,
+        first if first == Some(place) && !is_there(address) => Fate::New,
         _ => Fate::Duplicate,
     };
     let fates: Vec<Vec<Fate>> = morsels
@@ -47,14 +48,15 @@ pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses) -> Plan {
     let mut persons = Persons::default();
     let mut sortable = Vec::with_capacity(found);
     for (number, (morsel, fates)) in morsels.iter().zip(&fates).enumerate() {
+        let numbers: Vec<u32> = morsel.persons.texts().map(|person| persons.number(person)).collect();
         for (at, (row, fate)) in morsel.rows.iter().zip(fates).enumerate() {
             match fate {
                 Fate::Erased => erased += 1,
                 Fate::Duplicate => duplicates += 1,
                 Fate::New => {
-                    let (person, created) = split_sort_key(morsel.key(row));
+                    let person = numbers.get(row.person as usize).copied().unwrap_or_default();
                     let place = Place { morsel: number as u32, row: at as u32 };
-                    sortable.push(Sortable { person: persons.number(person), created, place });
+                    sortable.push(Sortable { person, created: row.created, place });
                 }
             }
         }
@@ -76,28 +78,4 @@ struct Sortable {
     person: u32,
     created: u64,
     place: Place,
-}
-
-/// The first parts of sort keys, each once, in the order in which they were met. Many rows share one.
-#[derive(Default)]
-struct Persons<'k> {
-    numbers: HashMap<&'k [u8], u32>,
-}
-
-impl<'k> Persons<'k> {
-    fn number(&mut self, person: &'k [u8]) -> u32 {
-        let next = self.numbers.len() as u32;
-        *self.numbers.entry(person).or_insert(next)
-    }
-
-    /// For each number its place in the order of bytes.
-    fn ranks(self) -> Vec<u32> {
-        let mut sorted: Vec<(&[u8], u32)> = self.numbers.into_iter().collect();
-        sorted.par_sort_unstable();
-        let mut ranks = vec![0; sorted.len()];
-        for (rank, (_, number)) in sorted.into_iter().enumerate() {
-            ranks[number as usize] = rank as u32;
-        }
-        ranks
-    }
 }

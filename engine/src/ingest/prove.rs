@@ -1,12 +1,13 @@
 //! Proving the grains of a morsel: what their addresses are, and that they are what a grain must be.
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{RejectRow, SignatureColumn};
+use gristmill_schemas::columns::{RejectRow, SignatureColumn, split_sort_key};
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{Grain, Mark, Marks, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus};
 
 use super::morsel::Morsel;
+use super::persons::Persons;
 use crate::hash::{Digest, sha256_each};
 use crate::keys::{LakeKeys, write_sort_key};
 
@@ -29,10 +30,12 @@ pub(crate) struct Judgement<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProvenRow {
     pub(crate) address: ContentAddress,
+    /// What its sort key ends with.
+    pub(super) created: u64,
+    /// What its sort key begins with, by its number in the morsel.
+    pub(super) person: u32,
     /// Its place in the morsel.
     pub(crate) item: u32,
-    /// Where its sort key lies among the morsel's keys.
-    key: (u32, u32),
     pub(crate) signature: SignatureColumn,
     /// Bytes of its payload when it is open.
     pub(crate) opened: u32,
@@ -46,7 +49,8 @@ pub(crate) struct ProvenMorsel {
     pub(crate) morsel: Morsel,
     /// The good grains, in order.
     pub(crate) rows: Vec<ProvenRow>,
-    keys: Vec<u8>,
+    /// What their sort keys begin with.
+    pub(super) persons: Persons,
     /// The others.
     pub(crate) rejects: Vec<Refusal>,
     /// How often each mark was made.
@@ -62,13 +66,6 @@ pub(crate) struct Refusal {
     pub(crate) row: RejectRow,
 }
 
-impl ProvenMorsel {
-    /// The sort key of `row`.
-    pub(crate) fn key(&self, row: &ProvenRow) -> &[u8] {
-        self.keys.get(row.key.0 as usize..row.key.1 as usize).unwrap_or_default()
-    }
-}
-
 /// Bytes of opened payloads that are held at a time. A morsel of grains that aren't compressed is below it; small grains that
 /// decompress to large ones are opened a few at a time.
 pub(crate) const OPENED_BYTES: usize = 8 << 20;
@@ -79,13 +76,11 @@ pub(super) const OPENED_GRAINS: usize = 512;
 /// Opens, hashes, decodes and checks every grain of `morsel`.
 pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
     let rows = Vec::with_capacity(morsel.len());
-    let mut proven = ProvenMorsel { rows, keys: Vec::new(), rejects: Vec::new(), marks: Vec::new(), morsel };
+    let persons = Persons::of_grains(morsel.len());
+    let mut proven = ProvenMorsel { rows, persons, rejects: Vec::new(), marks: Vec::new(), morsel };
     let mut next = 0;
     while next < proven.morsel.len() {
         next = prove_run(&mut proven, next, judgement);
-        // The keys of one source are about as long as each other.
-        let to_come = proven.keys.len() / next * (proven.morsel.len() - next);
-        proven.keys.reserve(to_come.min(proven.morsel.bytes));
     }
     proven.rejects.sort_by_key(|refusal| refusal.row.ordinal);
     proven
@@ -93,7 +88,7 @@ pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
 
 /// Proves grains from `first` on until [`OPENED_GRAINS`] or [`OPENED_BYTES`] are open; answers which grain is next.
 fn prove_run(proven: &mut ProvenMorsel, first: usize, judgement: Judgement<'_>) -> usize {
-    let ProvenMorsel { morsel, rows, keys, rejects, marks } = proven;
+    let ProvenMorsel { morsel, rows, persons, rejects, marks } = proven;
     let end = morsel.len().min(first + OPENED_GRAINS);
     let mut opened = Vec::with_capacity(end - first);
     let (mut item, mut bytes) = (first, 0);
@@ -109,15 +104,24 @@ fn prove_run(proven: &mut ProvenMorsel, first: usize, judgement: Judgement<'_>) 
     }
     let mut digests: Vec<Digest> = vec![Digest::default(); opened.len()];
     sha256_each(&mut digests, |at| opened.get(at).map_or(&[], |(_, found)| found.delivery.blob()));
-    let mut checker = Checker { grain: None, mode: judgement.mode, keys, sealing: judgement.keys };
+    let mut checker = Checker { grain: None, mode: judgement.mode };
+    let mut key = Vec::new();
     for ((item, found), digest) in opened.iter().zip(digests) {
         match checker.check(&found.payload).map_err(|error| error.shifted(found.delivery.blob_start())) {
-            Ok((key, found_marks)) => {
-                let address = ContentAddress::from_digest(digest);
-                let opened = found.payload_length() as u32;
-                let (item, signature) = (*item as u32, found.signature);
-                rows.push(ProvenRow { address, item, key, signature, opened, marks: found_marks });
-                count(marks, found_marks);
+            Ok(grain) => {
+                key.clear();
+                write_sort_key(judgement.keys, grain, &mut key);
+                let (person, created) = split_sort_key(&key);
+                rows.push(ProvenRow {
+                    address: ContentAddress::from_digest(digest),
+                    created,
+                    person: persons.number(person),
+                    item: *item as u32,
+                    signature: found.signature,
+                    opened: found.payload_length() as u32,
+                    marks: grain.marks(),
+                });
+                count(marks, grain.marks());
             }
             Err(error) => {
                 let is_readable =
@@ -165,28 +169,21 @@ fn signature_of(delivery: &Delivery<'_>, resolver: &dyn KeyResolver) -> Result<S
 }
 
 /// Decodes one payload after another with the same memory.
-pub(crate) struct Checker<'p, 'k> {
+pub(crate) struct Checker<'p> {
     pub(crate) grain: Option<Grain<'p>>,
     pub(crate) mode: Mode,
-    /// Where sort keys go.
-    pub(crate) keys: &'k mut Vec<u8>,
-    /// The keys that the rows will be sealed with, by which sort keys differ.
-    pub(crate) sealing: Option<&'k LakeKeys>,
 }
 
-impl<'p> Checker<'p, '_> {
-    /// Checks a payload; answers where its sort key lies, and its marks.
-    pub(crate) fn check(&mut self, payload: &'p Payload<'p>) -> Result<((u32, u32), Marks), GrainError> {
-        let grain = match &mut self.grain {
+impl<'p> Checker<'p> {
+    /// Checks a payload; answers its grain.
+    pub(crate) fn check(&mut self, payload: &'p Payload<'p>) -> Result<&Grain<'p>, GrainError> {
+        match &mut self.grain {
             Some(grain) => {
                 grain.redecode(payload, self.mode)?;
-                grain
+                Ok(grain)
             }
-            empty => empty.insert(Grain::decode(payload, self.mode)?),
-        };
-        let start = self.keys.len() as u32;
-        write_sort_key(self.sealing, grain, self.keys);
-        Ok(((start, self.keys.len() as u32), grain.marks()))
+            empty => Ok(empty.insert(Grain::decode(payload, self.mode)?)),
+        }
     }
 }
 

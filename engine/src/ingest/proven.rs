@@ -54,6 +54,11 @@ impl ProvenBatch {
         &self.morsels
     }
 
+    /// True if a grain was refused.
+    pub(super) fn has_rejects(&self) -> bool {
+        self.morsels.iter().any(|morsel| !morsel.rejects.is_empty())
+    }
+
     /// The first grain called `address`.
     pub(super) fn find(&self, address: &ContentAddress) -> Option<(&ProvenMorsel, &ProvenRow)> {
         self.first(address)?.of(&self.morsels)

@@ -177,6 +177,12 @@ struct Writing {
     segment: BoxFuture<'static, Result<Written>>,
 }
 
+/// A batch whose segment is written and not committed yet.
+struct Unsettled {
+    batch: Batch,
+    written: Written,
+}
+
 impl<'l> Ingest<'l> {
     async fn begin(lake: &'l mut Lake, options: &IngestOptions, progress: Arc<WorkProgress>) -> Result<Ingest<'l>> {
         lake.refresh().await?;
@@ -297,7 +303,8 @@ impl<'l> Ingest<'l> {
 
     async fn end(mut self) -> Result<IngestReport> {
         self.flush().await?;
-        self.settle().await?;
+        let last = self.written().await?;
+        self.settle(last).await?;
         let GrainCounts { unknown_parts, orphan_results, opaque_exchanges, .. } = self.report.transcripts;
         if unknown_parts + orphan_results + opaque_exchanges > 0 {
             tracing::warn!(
@@ -324,8 +331,8 @@ impl<'l> Ingest<'l> {
         Ok(self.report)
     }
 
-    /// Proves the batch and begins to write its segment. The batch before it is written meanwhile, and committed before this
-    /// one is planned.
+    /// Proves the batch and begins to write its segment, while the batch before it is written and committed. What that brings is known
+    /// before it is committed; if another writer was faster, the segment is begun anew.
     async fn flush(&mut self) -> Result<()> {
         if self.progress.is_stopped() {
             return Err(EngineError::Interrupted);
@@ -335,36 +342,56 @@ impl<'l> Ingest<'l> {
             return Ok(());
         }
         let morsels = std::mem::take(&mut batch.morsels);
-        let proving = self.on_cores(move |work| Ok(work.prove(morsels)));
-        self.settle().await?;
-        let proven = Arc::new(proving.await?);
+        let proving = self.work().start(move |work| Ok(work.prove(morsels)));
+        let before = self.written().await?;
+        let coming = before.as_ref().map(|before| Arc::clone(&before.written.0));
+        let work = Work { coming, ..self.work() };
+        let begin = async move {
+            let proven = Arc::new(proving.await?);
+            let (dry_run, on_error) = (work.options.dry_run, work.options.on_error);
+            let ends_here = dry_run || on_error == OnError::Fail && proven.has_rejects();
+            let grains = Arc::clone(&proven);
+            let segment = (!ends_here).then(|| work.start(move |work| work.write(grains)).boxed());
+            Ok::<_, EngineError>((proven, segment))
+        };
+        let (overtaken, begun) = tokio::join!(self.settle(before), begin);
+        let (overtaken, (proven, segment)) = (overtaken?, begun?);
         let refusals = self.account(&proven)?;
         batch.rejects.extend(refusals);
-        if self.options.dry_run {
+        let Some(segment) = segment else {
             self.judge_claims(&mut batch, &proven).await?;
             return self.pretend(proven).await;
-        }
+        };
         let grains = Arc::clone(&proven);
-        let segment = self.on_cores(move |work| work.write(grains)).boxed();
+        let segment = if overtaken { self.work().start(move |work| work.write(grains)).boxed() } else { segment };
         // That takes one core, while the others write.
         self.judge_claims(&mut batch, &proven).await?;
         self.writing = Some(Writing { batch, segment });
         Ok(())
     }
 
-    /// Commits the batch that is being written, if there is one.
-    async fn settle(&mut self) -> Result<()> {
-        let Some(Writing { batch, mut segment }) = self.writing.take() else {
-            return Ok(());
+    /// Waits for the segment that is being written, if there is one.
+    async fn written(&mut self) -> Result<Option<Unsettled>> {
+        let Some(Writing { batch, segment }) = self.writing.take() else {
+            return Ok(None);
         };
-        for _ in 0..COMMIT_ATTEMPTS {
-            let (proven, written, left_out) = segment.await?;
-            match self.commit(&batch, written).await {
+        Ok(Some(Unsettled { batch, written: segment.await? }))
+    }
+
+    /// Commits a batch whose segment is written, if there is one. True if other writers were faster, so that what was known before isn't
+    /// all that there is.
+    async fn settle(&mut self, unsettled: Option<Unsettled>) -> Result<bool> {
+        let Some(Unsettled { batch, mut written }) = unsettled else {
+            return Ok(false);
+        };
+        for attempt in 0..COMMIT_ATTEMPTS {
+            let (proven, segment, left_out) = written;
+            match self.commit(&batch, segment).await {
                 // Another writer was faster: what it brought in must not come in twice.
                 Err(EngineError::Conflict(_)) => {
                     self.lake.refresh().await?;
                     self.known.extend(self.lake).await?;
-                    segment = self.on_cores(move |work| work.write(proven)).boxed();
+                    written = self.work().start(move |work| work.write(proven)).await?;
                 }
                 Err(error) => return Err(error),
                 Ok(written) => {
@@ -372,7 +399,7 @@ impl<'l> Ingest<'l> {
                     self.report.erased += left_out.erased;
                     self.report.grains_written += written;
                     WorkProgress::add(&self.progress.committed, written);
-                    return Ok(());
+                    return Ok(attempt > 0);
                 }
             }
         }
@@ -423,15 +450,16 @@ impl<'l> Ingest<'l> {
     /// A dry run remembers what it would have written.
     async fn pretend(&mut self, proven: Arc<ProvenBatch>) -> Result<()> {
         let (index, rows, left_out) = self
-            .on_cores(move |work| {
-                let plan = plan(&proven, &work.known);
+            .work()
+            .start(move |work| {
+                let plan = plan(&proven, &work.known, None);
                 let addresses: Vec<_> = plan
                     .order
                     .iter()
                     .filter_map(|place| place.of(proven.morsels()))
                     .map(|(_, row)| row.address)
                     .collect();
-                let index = AddressIndex::open(AddressIndex::build(&addresses).into());
+                let index = AddressIndex::open(AddressIndex::build(&[&addresses]).into());
                 Ok((index.file("can't index", "addresses")?, addresses.len(), LeftOut::of(&plan)))
             })
             .await?;
@@ -442,26 +470,24 @@ impl<'l> Ingest<'l> {
         Ok(())
     }
 
-    /// Starts `job` on the run's threads; what is answered waits for its end. Nothing that is fetched meanwhile is held up.
-    fn on_cores<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(Work) -> Result<T> + Send + 'static,
-    ) -> impl Future<Output = Result<T>> + Send + 'static {
-        let pool = Arc::clone(&self.pool);
-        let work = Work {
+    /// What a job needs to know now.
+    fn work(&self) -> Work {
+        Work {
+            pool: Arc::clone(&self.pool),
             location: self.lake.location().clone(),
             options: self.options.clone(),
             progress: Arc::clone(&self.progress),
             known: self.known.clone(),
+            coming: None,
             keys: self.keys.clone(),
             now: self.now,
-        };
-        let job = tokio::task::spawn_blocking(move || pool.install(|| job(work)));
-        async { job.await.file("can't finish", "a batch")? }
+        }
     }
 
     /// Commits a batch: rejects and state first, `grains` last. Answers how many grains came in.
     async fn commit(&mut self, batch: &Batch, segment: Option<WrittenSegment>) -> Result<u64> {
+        // The segment's files come to the disk meanwhile; nobody sees them before the last commit.
+        let publishing = segment.map(|segment| (segment.id.clone(), tokio::spawn(self.lake.publishing(segment))));
         let rejects: Vec<_> = batch
             .rejects
             .iter()
@@ -479,9 +505,11 @@ impl<'l> Ingest<'l> {
         change.progress = progress.map(|(id, progress)| (transaction_name(id), progress.to_version())).collect();
         let mut written = 0;
         let mut index = None;
-        if let Some(segment) = segment {
-            written = segment.rows;
-            index = Some((segment.id.clone(), self.lake.publish_segment(&mut change, segment).await?));
+        if let Some((id, published)) = publishing {
+            let (file, addresses) = published.await.file("can't finish", "a batch")??;
+            written = file.rows;
+            change.added.push(file);
+            index = Some((id, addresses));
         }
         if !change.added.is_empty() || !change.progress.is_empty() {
             self.lake.grains.commit(change, "ingest", 0).await?;
@@ -533,15 +561,28 @@ impl LeftOut {
 
 /// What a job on the run's threads needs.
 struct Work {
+    pool: Arc<rayon::ThreadPool>,
     location: crate::lake::LakeLocation,
     options: IngestOptions,
     progress: Arc<WorkProgress>,
     known: KnownAddresses,
+    /// The batch before, if it isn't committed yet.
+    coming: Option<Arc<ProvenBatch>>,
     keys: Option<Arc<LakeKeys>>,
     now: i64,
 }
 
 impl Work {
+    /// Starts `job` on the run's threads; what is answered waits for its end. Nothing that is fetched meanwhile is held up.
+    fn start<T: Send + 'static>(
+        self,
+        job: impl FnOnce(Work) -> Result<T> + Send + 'static,
+    ) -> impl Future<Output = Result<T>> + Send + 'static {
+        let pool = Arc::clone(&self.pool);
+        let job = tokio::task::spawn_blocking(move || pool.install(|| job(self)));
+        async { job.await.file("can't finish", "a batch")? }
+    }
+
     fn prove(&self, morsels: Vec<super::morsel::Morsel>) -> ProvenBatch {
         let judgement = Judgement {
             mode: self.options.mode,
@@ -564,8 +605,11 @@ impl Work {
     }
 
     /// Plans and writes the segment, if there is anything new; gives the grains back for another attempt.
-    fn write(&self, proven: Arc<ProvenBatch>) -> Result<Written> {
-        let plan = plan(&proven, &self.known);
+    fn write(mut self, proven: Arc<ProvenBatch>) -> Result<Written> {
+        // After that it holds memory for nothing.
+        let coming = self.coming.take();
+        let plan = plan(&proven, &self.known, coming.as_deref());
+        drop(coming);
         if plan.order.is_empty() {
             return Ok((proven, None, LeftOut::of(&plan)));
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use chrono::Utc;
 use gristmill_connectors::source::{Source, SourceKind};
+use gristmill_schemas::columns::GrainColumns;
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
@@ -122,7 +123,8 @@ impl FileScan {
         let first_refusal = proven.rejects.drain(..).next().map(|refusal| refusal.error);
         let places: Vec<Place> = (0..proven.rows.len() as u32).map(|row| Place { morsel: 0, row }).collect();
         let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now, keys: None };
-        let rows = project(&[proven], &places, run).file("can't read", &self.uri)?;
+        let rows =
+            project(&[proven], &places, run, &mut GrainColumns::with_capacity(0, 0)).file("can't read", &self.uri)?;
         Ok(Some(ScannedPart { rows, refused, first_refusal }))
     }
 }

@@ -42,10 +42,11 @@ pub(super) fn write(
     let builder = IndexBuilder::new(indexes.of_segment(&id));
     let row_groups = cut(morsels, &plan.order, ROW_GROUP_ROWS, ROW_GROUP_BYTES);
     let encode = |(number, places): (usize, &&[Place])| -> Result<(), Fault> {
-        let mut group = file.row_group(number)?;
+        let mut group = file.row_group(number);
         let mut part = builder.part()?;
         let mut chunks = cut(morsels, places, CHUNK_ROWS, CHUNK_BYTES).into_iter();
-        let mut project_next = || chunks.next().map(|chunk| project(morsels, chunk, run)).transpose();
+        let mut columns = GrainColumns::with_capacity(0, 0);
+        let mut project_next = || chunks.next().map(|chunk| project(morsels, chunk, run, &mut columns)).transpose();
         let mut next = project_next()?;
         // While one core encodes a chunk, another may index it, and a third project the one after.
         while let Some(batch) = next {
@@ -100,25 +101,43 @@ fn cut<'p>(morsels: &[ProvenMorsel], order: &'p [Place], most_rows: usize, most_
 
 pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-/// The rows at `places`, in this order.
+/// The rows at `places`, in this order; `columns` are without rows before and after.
 pub(super) fn project(
     morsels: &[ProvenMorsel],
     places: &[Place],
     run: Run<'_>,
+    columns: &mut GrainColumns,
 ) -> Result<arrow::array::RecordBatch, Fault> {
     let extents = places.iter().filter_map(|place| {
         let (morsel, row) = place.of(morsels)?;
         morsel.morsel.extent(row.item as usize)
     });
     let bytes = extents.map(|extent| extent.len());
-    let mut columns = GrainColumns::with_capacity(places.len(), bytes.sum());
+    columns.reserve(places.len(), bytes.sum());
     for places in places.chunks(OPENED_GRAINS) {
+        std::hint::black_box(fetch(morsels, places));
         let found = places.iter().filter_map(|place| place.of(morsels));
         let opened = found.map(|(morsel, row)| Opened::again(morsel, row, run)).collect::<Result<Vec<_>, _>>()?;
-        append(&opened, run, &mut columns)?;
+        append(&opened, run, columns)?;
     }
     Ok(columns.finish()?)
 }
+
+/// Touches every cache line of the grains at `places`, and answers nothing of use. Sorted rows lie anywhere in the input: whoever opens
+/// one after another waits for the memory each time, while loads on which nothing depends are under way together.
+fn fetch(morsels: &[ProvenMorsel], places: &[Place]) -> u8 {
+    let grains =
+        places.iter().filter_map(|place| place.of(morsels)).map(|(morsel, row)| morsel.morsel.item(row.item as usize));
+    grains
+        .map(|grain| grain.iter().step_by(CACHE_LINE).take(FETCHED_LINES).fold(0, |sum, byte| sum ^ byte))
+        .fold(0, |sum, part| sum ^ part)
+}
+
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
+
+/// Lines of a grain that are fetched: what stands behind them is read in order, which the processor foresees.
+const FETCHED_LINES: usize = 16;
 
 /// Decodes grains that were opened and adds their rows.
 fn append(opened: &[Opened<'_>], run: Run<'_>, columns: &mut GrainColumns) -> Result<(), Fault> {

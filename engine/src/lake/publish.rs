@@ -13,12 +13,29 @@ impl Lake {
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub(crate) async fn publish_segment(&self, change: &mut Change, segment: WrittenSegment) -> Result<AddressIndex> {
-        let id = segment.id;
-        crate::index::publish(&self.location, &id, &segment.sidecars).await?;
-        let name = id.file_name();
-        self.location.publish(segment.data, &self.grains.path_of(&name)).await?;
-        change.added.push(DataFile { name, size: segment.size, rows: segment.rows });
-        let bytes: SourceBytes = self.location.read(&id.sidecar(ADDRESSES_FILE)).await?;
-        AddressIndex::open(bytes).file("can't read the sidecars of", id.as_str())
+        let (file, index) = self.publishing(segment).await?;
+        change.added.push(file);
+        Ok(index)
+    }
+
+    /// What [`Lake::publish_segment`] does, for a change that is made later: other tables may be committed meanwhile. Answers what is to
+    /// be added, and its address index.
+    ///
+    /// # Errors
+    /// As [`Lake::publish_segment`].
+    pub(crate) fn publishing(
+        &self,
+        segment: WrittenSegment,
+    ) -> impl Future<Output = Result<(DataFile, AddressIndex)>> + Send + 'static {
+        let (location, name) = (self.location.clone(), segment.id.file_name());
+        let path = self.grains.path_of(&name);
+        async move {
+            let id = segment.id;
+            crate::index::publish(&location, &id, &segment.sidecars).await?;
+            location.publish(segment.data, &path).await?;
+            let bytes: SourceBytes = location.read(&id.sidecar(ADDRESSES_FILE)).await?;
+            let index = AddressIndex::open(bytes).file("can't read the sidecars of", id.as_str())?;
+            Ok((DataFile { name, size: segment.size, rows: segment.rows }, index))
+        }
     }
 }

@@ -18,9 +18,10 @@
 //!
 //! Integers are little-endian but for the prefixes' own bytes. Everything is derived from the segment and can be rebuilt.
 
+use std::ops::Range;
+
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::address::ContentAddress;
-use rayon::prelude::*;
 
 /// The file's name among the sidecars.
 pub const ADDRESSES_FILE: &str = "addresses.bin";
@@ -47,40 +48,39 @@ pub struct AddressIndex {
 }
 
 impl AddressIndex {
-    /// The index's bytes for a segment whose row `i` has the address `addresses[i]`. O(n log n), on all cores of the pool that
-    /// it is called in.
-    pub fn build(addresses: &[ContentAddress]) -> Vec<u8> {
-        let address_of = |row: &u32| addresses.get(*row as usize).map_or(&[0; 32], ContentAddress::as_bytes);
-        // The prefix decides all comparisons but those of equal addresses.
-        let prefixes = addresses.iter().map(|address| prefix_of(address.as_bytes()));
-        let mut order: Vec<(u64, u32)> = prefixes.zip(0..).collect();
-        order.par_sort_unstable_by(|(left_prefix, left), (right_prefix, right)| {
-            left_prefix.cmp(right_prefix).then_with(|| address_of(left).cmp(address_of(right)))
-        });
-        let order: Vec<u32> = order.into_iter().map(|(_, row)| row).collect();
-        let bits = directory_bits(addresses.len());
-        let mut out = Vec::with_capacity(length(addresses.len(), bits));
-        out.extend(MAGIC);
-        out.extend((addresses.len() as u64).to_le_bytes());
-        out.extend(bits.to_le_bytes());
-        out.extend(0u32.to_le_bytes());
-        let mut bucket = 0;
-        for (place, row) in order.iter().enumerate() {
-            let own = bucket_of(prefix_of(address_of(row)), bits);
-            while bucket <= own {
-                out.extend((place as u32).to_le_bytes());
-                bucket += 1;
-            }
+    /// The index's bytes for a segment whose rows have the addresses of `parts`, one after another. O(n) for addresses that are
+    /// hashes: each goes to its bucket at once, and only those of a bucket are sorted. Takes no memory beside the bytes and the directory.
+    pub fn build<P: AsRef<[ContentAddress]>>(parts: &[P]) -> Vec<u8> {
+        let addresses = || parts.iter().flat_map(|part| part.as_ref()).map(ContentAddress::as_bytes);
+        let count = parts.iter().map(|part| part.as_ref().len()).sum();
+        let bits = directory_bits(count);
+        let directory = directory_of(addresses(), bits);
+        let mut out = vec![0; length(count, bits)];
+        let (content, checksum) = out.split_at_mut(length(count, bits) - CHECKSUM);
+        let (head, rest) = content.split_at_mut(HEADER);
+        head[..8].copy_from_slice(MAGIC);
+        head[8..16].copy_from_slice(&(count as u64).to_le_bytes());
+        head[16..20].copy_from_slice(&bits.to_le_bytes());
+        let (written, rest) = rest.split_at_mut(4 * directory.len());
+        for (cell, first) in written.as_chunks_mut::<4>().0.iter_mut().zip(&directory) {
+            *cell = first.to_le_bytes();
         }
-        while bucket <= 1 << bits {
-            out.extend((order.len() as u32).to_le_bytes());
-            bucket += 1;
+        let (prefixes, rest) = rest.split_at_mut(8 * count);
+        let (tails, rows) = rest.split_at_mut(TAIL * count);
+        let mut entries = Entries {
+            prefixes: prefixes.as_chunks_mut().0,
+            tails: tails.as_chunks_mut().0,
+            rows: rows.as_chunks_mut().0,
+        };
+        let mut next = directory.clone();
+        for (address, row) in addresses().zip(0_u32..) {
+            let place = &mut next[bucket_of(prefix_of(address), bits)];
+            entries.set(*place as usize, address, row);
+            *place += 1;
         }
-        order.iter().for_each(|row| out.extend(prefix_of(address_of(row)).to_le_bytes()));
-        order.iter().for_each(|row| out.extend(&address_of(row)[8..]));
-        order.iter().for_each(|row| out.extend(row.to_le_bytes()));
-        let checksum = blake3::hash(&out);
-        out.extend(checksum.as_bytes());
+        let mut sorted = Vec::new();
+        directory.windows(2).for_each(|bucket| entries.sort(bucket[0] as usize..bucket[1] as usize, &mut sorted));
+        checksum.copy_from_slice(blake3::hash(content).as_bytes());
         out
     }
 
@@ -169,6 +169,53 @@ impl AddressIndex {
     }
 }
 
+/// The first place of each bucket of `addresses`, and the end of the last one.
+fn directory_of<'a>(addresses: impl Iterator<Item = &'a [u8; 32]>, bits: u32) -> Vec<u32> {
+    let mut directory = vec![0; (1 << bits) + 1];
+    for address in addresses {
+        directory[bucket_of(prefix_of(address), bits) + 1] += 1;
+    }
+    let mut sum = 0;
+    for first in &mut directory {
+        sum += *first;
+        *first = sum;
+    }
+    directory
+}
+
+/// The parts of an index that is being made, place by place as they stand in its bytes.
+struct Entries<'b> {
+    prefixes: &'b mut [[u8; 8]],
+    tails: &'b mut [[u8; TAIL]],
+    rows: &'b mut [[u8; 4]],
+}
+
+/// An entry that is being sorted: its prefix, its tail and its row.
+type Entry = (u64, [u8; TAIL], [u8; 4]);
+
+impl Entries<'_> {
+    fn set(&mut self, place: usize, address: &[u8; 32], row: u32) {
+        self.prefixes[place] = prefix_of(address).to_le_bytes();
+        self.tails[place].copy_from_slice(&address[32 - TAIL..]);
+        self.rows[place] = row.to_le_bytes();
+    }
+
+    /// Sorts the entries at `places`, with the memory of `sorted`.
+    fn sort(&mut self, places: Range<usize>, sorted: &mut Vec<Entry>) {
+        sorted.clear();
+        sorted.extend(places.clone().map(|place| {
+            let prefix = u64::from_le_bytes(self.prefixes[place]);
+            (prefix, self.tails[place], self.rows[place])
+        }));
+        sorted.sort_unstable();
+        for (place, (prefix, tail, row)) in places.zip(&*sorted) {
+            self.prefixes[place] = prefix.to_le_bytes();
+            self.tails[place] = *tail;
+            self.rows[place] = *row;
+        }
+    }
+}
+
 fn length(count: usize, bits: u32) -> usize {
     HEADER + 4 * ((1 << bits) + 1) + (8 + TAIL + 4) * count + CHECKSUM
 }
@@ -205,7 +252,9 @@ mod tests {
     fn every_address_is_found_at_its_row_and_no_other_is() {
         for count in [0, 1, 7, 8, 9, 1_000, 20_000] {
             let all = addresses(count);
-            let index = AddressIndex::open(AddressIndex::build(&all).into()).unwrap();
+            // Of several parts, of which one may be empty.
+            let (some, others) = all.split_at(all.len() / 3);
+            let index = AddressIndex::open(AddressIndex::build(&[some, &[], others]).into()).unwrap();
             assert_eq!(index.len(), all.len());
             for (row, address) in all.iter().enumerate() {
                 assert_eq!(index.row_of(address), Some(row as u32));
@@ -228,13 +277,13 @@ mod tests {
                 ContentAddress::from_digest(digest)
             })
             .collect();
-        let index = AddressIndex::open(AddressIndex::build(&all).into()).unwrap();
+        let index = AddressIndex::open(AddressIndex::build(&[&all]).into()).unwrap();
         all.iter().enumerate().for_each(|(row, address)| assert_eq!(index.row_of(address), Some(row as u32)));
     }
 
     #[test]
     fn a_damaged_index_is_refused() {
-        let bytes = AddressIndex::build(&addresses(100));
+        let bytes = AddressIndex::build(&[addresses(100)]);
         for at in (0..bytes.len()).step_by(17) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;

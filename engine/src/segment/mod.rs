@@ -7,12 +7,14 @@
 //! | `footer` | has a file the columns that it should have? |
 //! | `reader` | what are the rows of these row groups, with these columns? |
 //! | `write` | how do batches become the file, on all cores? |
+//! | `column` | how does one column of a row group become its chunk? |
 //! | `copy` | how does a row group become part of another file as it is? |
 //! | `splice` | and a column that loses some rows, with the pages that lose none? |
 //! | `pages` | where do the pages of a file lie? |
 //! | `addresses` | which row of the segment has this address? |
 
 mod addresses;
+mod column;
 mod copy;
 mod footer;
 mod layout;

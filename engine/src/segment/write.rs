@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parquet::arrow::ArrowSchemaConverter;
-use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use rayon::prelude::*;
 use tempfile::NamedTempFile;
 
+use super::column::{ColumnEncoder, ColumnLayout};
 use super::copy::CopySource;
 use super::splice::SplicedChunk;
 
@@ -22,9 +23,8 @@ use super::splice::SplicedChunk;
 /// the order of their numbers, whatever the threads do. One that ends before an earlier one waits for it in memory, so that
 /// they are best begun in order, each by the next thread that is free.
 pub struct SegmentFile {
-    schema: SchemaRef,
     properties: WriterPropertiesPtr,
-    factory: ArrowRowGroupWriterFactory,
+    columns: Vec<Arc<ColumnLayout>>,
     tail: Mutex<Tail>,
 }
 
@@ -58,18 +58,14 @@ impl SegmentFile {
         let sink = BufWriter::with_capacity(BUFFER, file.reopen()?);
         let properties = Arc::new(properties);
         let writer = SerializedFileWriter::new(sink, leaves.root_schema_ptr(), Arc::clone(&properties))?;
-        let factory = ArrowRowGroupWriterFactory::new(&writer, Arc::clone(&schema));
+        let columns = ColumnLayout::all(&schema, &properties)?;
         let tail = Mutex::new(Tail { writer, next: 0, waiting: BTreeMap::new() });
-        Ok(SegmentFile { schema, properties, factory, tail })
+        Ok(SegmentFile { properties, columns, tail })
     }
 
     /// Begins row group `number`. Numbers count from 0, each comes once.
-    ///
-    /// # Errors
-    /// [`ParquetError`].
-    pub fn row_group(&self, number: usize) -> Result<RowGroup, ParquetError> {
-        let writers = self.factory.create_column_writers(number)?;
-        Ok(RowGroup { number, schema: Arc::clone(&self.schema), writers, spliced: None })
+    pub fn row_group(&self, number: usize) -> RowGroup {
+        RowGroup { number, columns: self.columns.iter().map(ColumnEncoder::new).collect(), spliced: None }
     }
 
     /// Begins row group `number` with what stays of row group `from` of `source`, which has the same columns, without its rows
@@ -87,7 +83,7 @@ impl SegmentFile {
         name: &str,
     ) -> Result<RowGroup, ParquetError> {
         let spliced = source.splice(from, name, gone, &self.properties)?;
-        Ok(RowGroup { spliced, ..self.row_group(number)? })
+        Ok(RowGroup { spliced, ..self.row_group(number) })
     }
 
     /// Ends `group`: it is written to the file as soon as all before it are.
@@ -95,7 +91,8 @@ impl SegmentFile {
     /// # Errors
     /// [`ParquetError`].
     pub fn end_row_group(&self, group: RowGroup) -> Result<(), ParquetError> {
-        let chunks = group.writers.into_par_iter().map(ArrowColumnWriter::close).collect::<Result<_, _>>()?;
+        let chunks = group.columns.into_par_iter().map(ColumnEncoder::close).collect::<Result<Vec<_>, _>>()?;
+        let chunks = chunks.into_iter().flatten().collect();
         self.lock().append(group.number, Group::Encoded(chunks, group.spliced))
     }
 
@@ -104,7 +101,7 @@ impl SegmentFile {
     /// # Errors
     /// [`ParquetError`].
     pub fn write_row_group(&self, number: usize, batches: &[RecordBatch]) -> Result<(), ParquetError> {
-        let mut group = self.row_group(number)?;
+        let mut group = self.row_group(number);
         batches.iter().try_for_each(|batch| group.write(batch))?;
         self.end_row_group(group)
     }
@@ -139,8 +136,7 @@ impl SegmentFile {
 /// A row group that is being encoded; nothing of it is in the file yet.
 pub struct RowGroup {
     number: usize,
-    schema: SchemaRef,
-    writers: Vec<ArrowColumnWriter>,
+    columns: Vec<ColumnEncoder>,
     /// The column that is made of another file's pages.
     spliced: Option<SplicedChunk>,
 }
@@ -151,17 +147,13 @@ impl RowGroup {
     /// # Errors
     /// [`ParquetError`].
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
-        let mut leaves = Vec::with_capacity(self.writers.len());
-        for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
-            leaves.extend(compute_leaves(field, column)?);
-        }
-        if leaves.len() != self.writers.len() {
+        if batch.num_columns() != self.columns.len() {
             return Err(ParquetError::General("the batch has other columns than the file".into()));
         }
         let spliced = self.spliced.as_ref().map(|chunk| chunk.leaf);
-        let written = self.writers.par_iter_mut().zip(&leaves).enumerate();
-        let written = written.filter(|(leaf, _)| Some(*leaf) != spliced);
-        written.try_for_each(|(_, (writer, leaf))| writer.write(leaf))
+        let written = self.columns.par_iter_mut().zip(batch.columns());
+        let written = written.filter(|(column, _)| spliced.is_none_or(|leaf| !column.leaves().contains(&leaf)));
+        written.try_for_each(|(column, cells)| column.write(cells))
     }
 }
 

@@ -246,20 +246,18 @@ fn check_batch(
         })
         .collect();
     let judgement = options.judgement();
-    let mut keys = Vec::new();
     let mut first = 0;
     while first < delivered.len() {
         let opened = open_some(delivered.get(first..).unwrap_or_default(), judgement);
-        let mut checker = Checker { grain: None, mode: options.mode, keys: &mut keys, sealing: None };
+        let mut checker = Checker { grain: None, mode: options.mode };
         for (row, opened) in (first..).zip(&opened) {
             // What was let in leniently is marked as such, and no news.
             checker.mode =
                 if options.mode == Mode::Lenient || is_lenient(marks, row) { Mode::Lenient } else { Mode::Strict };
-            checker.keys.clear();
             let checked = opened.as_ref().map_err(Clone::clone).and_then(|opened| checker.check(&opened.payload));
             findings.bytes += blobs.value(row).len() as u64;
             match checked {
-                Ok((_, marks)) => findings.good(marks),
+                Ok(grain) => findings.good(grain.marks()),
                 Err(error) => {
                     let problem = Problem::new(name, (first_row + row as u64) as i64, &error);
                     let content_address = Some(addresses.value(row).to_owned());

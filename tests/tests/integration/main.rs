@@ -4,6 +4,7 @@
 
 mod apply;
 mod bad_input;
+mod batches;
 mod cal;
 mod cal_changed;
 mod canonical_conformance;
