@@ -89,6 +89,8 @@ impl SidecarFile {
 #[derive(Debug)]
 pub struct IndexBuilder {
     kinds: IndexKinds,
+    /// False if whoever writes the segment knows its addresses beforehand.
+    collects_addresses: bool,
     parts: Mutex<BTreeMap<usize, Part>>,
 }
 
@@ -104,7 +106,7 @@ struct Part {
 /// A part that is being made, batch by batch.
 #[derive(Debug)]
 pub struct IndexPart {
-    addresses: Vec<ContentAddress>,
+    addresses: Option<Vec<ContentAddress>>,
     statements: Option<Vec<StatementColumns>>,
     text: PartText,
     words: Option<WordSet>,
@@ -152,7 +154,9 @@ impl IndexPart {
 
     /// [`IndexPart::add`], watched by `watch`.
     pub(crate) fn add_watched(&mut self, batch: &RecordBatch, mut watch: Option<Watch<'_>>) -> Result<()> {
-        self.addresses.extend(addresses_of(batch).file("can't index", "addresses")?);
+        if let Some(addresses) = &mut self.addresses {
+            addresses.extend(addresses_of(batch).file("can't index", "addresses")?);
+        }
         if let Some(statements) = &mut self.statements {
             let columns = StatementColumns::of(batch);
             statements.push(columns.ok_or("columns are missing").file("can't index", "statements")?);
@@ -203,7 +207,7 @@ impl IndexPart {
             }
         };
         Ok(Part {
-            addresses: self.addresses,
+            addresses: self.addresses.unwrap_or_default(),
             statements: statements.file("can't index", "statements")?,
             text,
             words: self.words.map(WordSet::closed),
@@ -214,7 +218,13 @@ impl IndexPart {
 impl IndexBuilder {
     /// A builder of the address index and of `kinds`.
     pub fn new(kinds: IndexKinds) -> IndexBuilder {
-        IndexBuilder { kinds, parts: Mutex::default() }
+        IndexBuilder { kinds, collects_addresses: true, parts: Mutex::default() }
+    }
+
+    /// A builder of `kinds` for a segment whose address index is made beside the rows: it is to be given to
+    /// [`IndexBuilder::finish_with`].
+    pub(crate) fn beside_addresses(kinds: IndexKinds) -> IndexBuilder {
+        IndexBuilder { collects_addresses: false, ..IndexBuilder::new(kinds) }
     }
 
     /// Begins a part without rows.
@@ -246,7 +256,8 @@ impl IndexBuilder {
 
     fn part_with(&self, text: PartText) -> IndexPart {
         let statements = self.kinds.hexastore.then(Vec::new);
-        IndexPart { addresses: Vec::new(), statements, text, words: self.kinds.words.then(WordSet::default) }
+        let addresses = self.collects_addresses.then(Vec::new);
+        IndexPart { addresses, statements, text, words: self.kinds.words.then(WordSet::default) }
     }
 
     /// Takes `part`, whose rows stand in the segment between those of the parts with lower and with higher numbers.
@@ -271,6 +282,11 @@ impl IndexBuilder {
 
     /// The sidecars' bytes, made on all cores of the pool that it is called in.
     pub fn finish(self) -> Vec<SidecarFile> {
+        self.finish_with(None)
+    }
+
+    /// [`IndexBuilder::finish`] with the bytes of the address index, if they were made beside the rows.
+    pub(crate) fn finish_with(self, made: Option<Vec<u8>>) -> Vec<SidecarFile> {
         let parts = self.parts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut addresses = Vec::new();
         let mut statements = Vec::new();
@@ -283,7 +299,12 @@ impl IndexBuilder {
             words.extend(part.words);
         }
         let ((addresses, texts), (statements, words)) = rayon::join(
-            || (AddressIndex::build(&addresses), self.kinds.full_text.then(|| fulltext::pack(&texts))),
+            || {
+                (
+                    made.unwrap_or_else(|| AddressIndex::build(&addresses)),
+                    self.kinds.full_text.then(|| fulltext::pack(&texts)),
+                )
+            },
             || {
                 let words = self.kinds.words.then(|| words::build(&words));
                 (self.kinds.hexastore.then(|| hexastore::build(&statements)), words)
@@ -305,18 +326,23 @@ pub(crate) fn addresses_of(
     column.as_string::<i32>().iter().map(|text| Ok(text.unwrap_or_default().parse()?)).collect()
 }
 
-/// Makes `files` the sidecars of `segment`, each all at once.
+/// Makes `files` the sidecars of `segment`, each all at once; answers how many bytes they have.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File).
-pub(crate) async fn publish(location: &LakeLocation, segment: &SegmentId, files: &[SidecarFile]) -> Result<()> {
+pub(crate) async fn publish(location: &LakeLocation, segment: &SegmentId, files: Vec<SidecarFile>) -> Result<u64> {
+    let bytes = files.iter().map(SidecarFile::size).sum();
     for file in files {
         let path = segment.sidecar(&file.name);
         let scratch = location.scratch_file()?;
-        for part in &file.parts {
-            std::io::Write::write_all(&mut scratch.as_file(), part).file("can't write", &path)?;
-        }
+        let write = move || {
+            let written =
+                file.parts.iter().try_for_each(|part| std::io::Write::write_all(&mut scratch.as_file(), part));
+            written.map(|()| scratch)
+        };
+        let scratch =
+            tokio::task::spawn_blocking(write).await.file("can't write", &path)?.file("can't write", &path)?;
         location.publish(scratch, &path).await?;
     }
-    Ok(())
+    Ok(bytes)
 }

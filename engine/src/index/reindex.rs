@@ -67,9 +67,9 @@ async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
 /// Makes the sidecars of `segment` from its rows; answers how many bytes they have.
 async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<u64> {
     let files = build_again(lake, segment, kinds).await?;
-    publish(lake.location(), &segment.id, &files).await?;
+    let bytes = publish(lake.location(), &segment.id, files).await?;
     lake.sidecars().forget(&segment.id);
-    Ok(files.iter().map(SidecarFile::size).sum())
+    Ok(bytes)
 }
 
 /// The sidecars of `segment`, made from its rows on all cores.

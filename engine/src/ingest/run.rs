@@ -29,7 +29,7 @@ use super::proven::ProvenBatch;
 use super::report::{IngestReport, OnError};
 use super::retry::{REFUSAL, Retry, refusals};
 use super::together::arrange;
-use super::write::{Run, write};
+use super::write::{Run, address_index, write};
 use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
 use crate::keys::LakeKeys;
@@ -183,6 +183,14 @@ struct Unsettled {
     written: Written,
 }
 
+/// What a commit brought.
+struct Committed {
+    /// How many grains came in.
+    grains: u64,
+    /// The version of `grains` that has them.
+    version: u64,
+}
+
 impl<'l> Ingest<'l> {
     async fn begin(lake: &'l mut Lake, options: &IngestOptions, progress: Arc<WorkProgress>) -> Result<Ingest<'l>> {
         lake.refresh().await?;
@@ -332,7 +340,7 @@ impl<'l> Ingest<'l> {
     }
 
     /// Proves the batch and begins to write its segment, while the batch before it is written and committed. What that brings is known
-    /// before it is committed; if another writer was faster, the segment is begun anew.
+    /// before it is committed; if another writer came in between, the segment is begun anew.
     async fn flush(&mut self) -> Result<()> {
         if self.progress.is_stopped() {
             return Err(EngineError::Interrupted);
@@ -378,8 +386,8 @@ impl<'l> Ingest<'l> {
         Ok(Some(Unsettled { batch, written: segment.await? }))
     }
 
-    /// Commits a batch whose segment is written, if there is one. True if other writers were faster, so that what was known before isn't
-    /// all that there is.
+    /// Commits a batch whose segment is written, if there is one. True if other writers came in between, so that what was known before
+    /// isn't all that there is.
     async fn settle(&mut self, unsettled: Option<Unsettled>) -> Result<bool> {
         let Some(Unsettled { batch, mut written }) = unsettled else {
             return Ok(false);
@@ -389,21 +397,32 @@ impl<'l> Ingest<'l> {
             match self.commit(&batch, segment).await {
                 // Another writer was faster: what it brought in must not come in twice.
                 Err(EngineError::Conflict(_)) => {
-                    self.lake.refresh().await?;
-                    self.known.extend(self.lake).await?;
+                    self.look_again().await?;
                     written = self.work().start(move |work| work.write(proven)).await?;
                 }
                 Err(error) => return Err(error),
-                Ok(written) => {
+                Ok(Committed { grains, version }) => {
                     self.report.duplicates += left_out.duplicates;
                     self.report.erased += left_out.erased;
-                    self.report.grains_written += written;
-                    WorkProgress::add(&self.progress.committed, written);
-                    return Ok(attempt > 0);
+                    self.report.grains_written += grains;
+                    WorkProgress::add(&self.progress.committed, grains);
+                    // One that came right behind is seen by the handle already, and would be no conflict any more.
+                    let followed = self.lake.grains.version() > version;
+                    if followed {
+                        self.look_again().await?;
+                    }
+                    return Ok(attempt > 0 || followed);
                 }
             }
         }
         Err(EngineError::Conflict(format!("other writers were faster {COMMIT_ATTEMPTS} times")))
+    }
+
+    /// Learns what other writers brought.
+    async fn look_again(&mut self) -> Result<()> {
+        self.lake.refresh().await?;
+        self.known.extend(self.lake).await?;
+        Ok(())
     }
 
     /// Leaves of what the manifests claim what the lifecycle gate permits.
@@ -453,14 +472,8 @@ impl<'l> Ingest<'l> {
             .work()
             .start(move |work| {
                 let plan = plan(&proven, &work.known, None);
-                let addresses: Vec<_> = plan
-                    .order
-                    .iter()
-                    .filter_map(|place| place.of(proven.morsels()))
-                    .map(|(_, row)| row.address)
-                    .collect();
-                let index = AddressIndex::open(AddressIndex::build(&[&addresses]).into());
-                Ok((index.file("can't index", "addresses")?, addresses.len(), LeftOut::of(&plan)))
+                let index = AddressIndex::open(address_index(proven.morsels(), &plan).into());
+                Ok((index.file("can't index", "addresses")?, plan.order.len(), LeftOut::of(&plan)))
             })
             .await?;
         self.known.add(crate::segment::SegmentId::new(), index);
@@ -484,8 +497,8 @@ impl<'l> Ingest<'l> {
         }
     }
 
-    /// Commits a batch: rejects and state first, `grains` last. Answers how many grains came in.
-    async fn commit(&mut self, batch: &Batch, segment: Option<WrittenSegment>) -> Result<u64> {
+    /// Commits a batch: rejects and state first, `grains` last.
+    async fn commit(&mut self, batch: &Batch, segment: Option<WrittenSegment>) -> Result<Committed> {
         // The segment's files come to the disk meanwhile; nobody sees them before the last commit.
         let publishing = segment.map(|segment| (segment.id.clone(), tokio::spawn(self.lake.publishing(segment))));
         let rejects: Vec<_> = batch
@@ -503,22 +516,22 @@ impl<'l> Ingest<'l> {
         // A source that is read once more stays known: if the run is killed, it is as if there hadn't been one.
         let progress = batch.progress.iter().filter(|(id, _)| !self.retry.has(id));
         change.progress = progress.map(|(id, progress)| (transaction_name(id), progress.to_version())).collect();
-        let mut written = 0;
+        let mut committed = Committed { grains: 0, version: self.lake.grains.version() };
         let mut index = None;
         if let Some((id, published)) = publishing {
             let (file, addresses) = published.await.file("can't finish", "a batch")??;
-            written = file.rows;
+            committed.grains = file.rows;
             change.added.push(file);
             index = Some((id, addresses));
         }
         if !change.added.is_empty() || !change.progress.is_empty() {
-            self.lake.grains.commit(change, "ingest", 0).await?;
+            committed.version = self.lake.grains.commit(change, "ingest", 0).await?;
         }
         if let Some((id, index)) = index {
             self.known.add(id, index);
         }
         batch.rejects.iter().for_each(|reject| self.retry.note(reject));
-        Ok(written)
+        Ok(committed)
     }
 
     async fn append_rejects(&mut self, rows: &[RejectRow]) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::error::{Context, Result};
 use crate::index::{IndexBuilder, IndexKinds};
 use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
-use crate::segment::{ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties};
+use crate::segment::{AddressIndex, ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties};
 
 /// What is the same for all rows of a run.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ pub(super) fn write(
     let data = location.scratch_file()?;
     let file = SegmentFile::create(&data, grains_schema(), grains_properties())
         .file("can't write the segment", id.as_str())?;
-    let builder = IndexBuilder::new(indexes.of_segment(&id));
+    let builder = IndexBuilder::beside_addresses(indexes.of_segment(&id));
     let row_groups = cut(morsels, &plan.order, ROW_GROUP_ROWS, ROW_GROUP_BYTES);
     let encode = |(number, places): (usize, &&[Place])| -> Result<(), Fault> {
         let mut group = file.row_group(number);
@@ -61,13 +61,23 @@ pub(super) fn write(
         indexed?;
         Ok(ended?)
     };
-    // Begun in the order of their numbers, as the file likes it.
-    let written = row_groups.iter().enumerate().par_bridge().try_for_each(encode);
+    // Begun in the order of their numbers, as the file likes it. Which address stands in which row is known before any of them is written.
+    let (written, addresses) = rayon::join(
+        || row_groups.iter().enumerate().par_bridge().try_for_each(encode),
+        || address_index(morsels, plan),
+    );
     written.file("can't write the segment", id.as_str())?;
-    let (rows, sidecars) = rayon::join(|| file.finish(), || builder.finish());
+    let (rows, sidecars) = rayon::join(|| file.finish(), || builder.finish_with(Some(addresses)));
     let rows = rows.file("can't write the segment", id.as_str())?;
     let size = data.as_file().metadata().file("can't write the segment", id.as_str())?.len();
     Ok(WrittenSegment { id, data, rows, size, sidecars })
+}
+
+/// The bytes of the address index of the segment that `plan` describes.
+pub(super) fn address_index(morsels: &[ProvenMorsel], plan: &Plan) -> Vec<u8> {
+    let rows = plan.order.iter().filter_map(|place| place.of(morsels));
+    let addresses: Vec<_> = rows.map(|(_, row)| row.address).collect();
+    AddressIndex::build(&[addresses])
 }
 
 /// Rows that are projected at a time: few enough that their columns are still in the cache when they are encoded.

@@ -8,7 +8,7 @@ use crate::error::{Context, Result};
 use crate::segment::{ADDRESSES_FILE, AddressIndex, WrittenSegment};
 
 impl Lake {
-    /// Puts the files of `segment` at their places, sidecars first, and adds it to `change`. Answers its address index.
+    /// Puts the files of `segment` at their places and adds it to `change`. Answers its address index.
     ///
     /// # Errors
     /// [`EngineError::File`](crate::error::EngineError::File).
@@ -31,8 +31,11 @@ impl Lake {
         let path = self.grains.path_of(&name);
         async move {
             let id = segment.id;
-            crate::index::publish(&location, &id, &segment.sidecars).await?;
-            location.publish(segment.data, &path).await?;
+            let sidecars = crate::index::publish(&location, &id, segment.sidecars);
+            // Both wait for the disk.
+            let (sidecars, data) = tokio::join!(sidecars, location.publish(segment.data, &path));
+            sidecars?;
+            data?;
             let bytes: SourceBytes = location.read(&id.sidecar(ADDRESSES_FILE)).await?;
             let index = AddressIndex::open(bytes).file("can't read the sidecars of", id.as_str())?;
             Ok((DataFile { name, size: segment.size, rows: segment.rows }, index))

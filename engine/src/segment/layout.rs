@@ -108,6 +108,7 @@ pub fn grains_properties() -> WriterProperties {
     let mut builder = common()
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(PAGE_ROWS)
         .set_data_page_size_limit(PAGE_BYTES)
         .set_column_data_page_size_limit(column(IdentityColumn::Blob.name()), BLOB_PAGE_BYTES)
         .set_sorting_columns(sorting_columns());

@@ -65,12 +65,11 @@ pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorR
         let (own, rows) = (source.clone(), segment.file.rows);
         let made = tokio::task::spawn_blocking(move || Collected::of(bytes, &own).map(|found| found.files(rows)));
         let (files, counts) = made.await.file("can't index", &path)?.file("can't index", &path)?;
-        publish(lake.location(), &segment.id, &files).await?;
+        report.bytes += publish(lake.location(), &segment.id, files).await?;
         lake.sidecars().forget(&segment.id);
         report.segments += 1;
         report.missing += counts.missing;
         report.unfit += counts.unfit;
-        report.bytes += files.iter().map(SidecarFile::size).sum::<u64>();
         for (model, count) in counts.vectors {
             *report.vectors.entry(model).or_default() += count;
         }
