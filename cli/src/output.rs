@@ -18,11 +18,12 @@ use serde::Serialize;
 use crate::args::{Common, Format, LogFormat, Results};
 use crate::exit::Failure;
 
-/// What is logged: the log library of the lake speaks of tables that aren't there yet as errors.
-const NORMAL_LOG: &str = "warn,buoyant_kernel=off,deltalake_core=error";
+/// What is logged: the log library of the lake speaks of tables that aren't there yet as errors, and of commits that are tried again behind
+/// another writer's.
+const NORMAL_LOG: &str = "warn,buoyant_kernel=off,deltalake_core=error,deltalake_core::kernel::transaction=off";
 
 /// What is logged when only results and errors are wanted.
-const QUIET_LOG: &str = "error,buoyant_kernel=off";
+const QUIET_LOG: &str = "error,buoyant_kernel=off,deltalake_core::kernel::transaction=off";
 
 /// Starts the log on standard error: warnings and worse, or what `RUST_LOG` asks for.
 pub fn start_log(common: &Common) {

@@ -56,6 +56,11 @@ impl Ground {
         self.facts.insert(address, facts);
     }
 
+    /// Adds grains of the batch itself.
+    pub(crate) fn extend(&mut self, facts: HashMap<ContentAddress, Facts>) {
+        self.facts.extend(facts);
+    }
+
     /// True if `address` is marked as contradicted.
     pub(super) fn is_contradicted(&self, address: &ContentAddress) -> bool {
         self.states.get(address).is_some_and(|state| state.0)

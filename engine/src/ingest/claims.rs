@@ -137,7 +137,7 @@ async fn ground(
         }
     }
     let mut ground = Ground::look_up(lake, known, outside, &targets).await?;
-    fresh.into_iter().for_each(|(address, facts)| ground.add(address, facts));
+    ground.extend(fresh);
     for (successor, targets) in superseded {
         if let Some(facts) = ground.facts(&successor) {
             let mut facts = facts.clone();

@@ -76,7 +76,9 @@ pub(super) fn write(
 /// The bytes of the address index of the segment that `plan` describes.
 pub(super) fn address_index(morsels: &[ProvenMorsel], plan: &Plan) -> Vec<u8> {
     let rows = plan.order.iter().filter_map(|place| place.of(morsels));
-    let addresses: Vec<_> = rows.map(|(_, row)| row.address).collect();
+    // An iterator that may leave some out doesn't say how many come.
+    let mut addresses = Vec::with_capacity(plan.order.len());
+    addresses.extend(rows.map(|(_, row)| row.address));
     AddressIndex::build(&[addresses])
 }
 
