@@ -89,15 +89,15 @@ impl SidecarFile {
 #[derive(Debug)]
 pub struct IndexBuilder {
     kinds: IndexKinds,
-    /// False if whoever writes the segment knows its addresses beforehand.
-    collects_addresses: bool,
+    /// False if whoever writes the segment makes its address index beside the rows.
+    with_addresses: bool,
     parts: Mutex<BTreeMap<usize, Part>>,
 }
 
 /// What is kept of a part's rows.
 #[derive(Debug)]
 struct Part {
-    addresses: Vec<ContentAddress>,
+    addresses: Option<Vec<ContentAddress>>,
     statements: Option<StatementColumns>,
     text: Option<TextPiece>,
     words: Option<WordSet>,
@@ -207,7 +207,7 @@ impl IndexPart {
             }
         };
         Ok(Part {
-            addresses: self.addresses.unwrap_or_default(),
+            addresses: self.addresses,
             statements: statements.file("can't index", "statements")?,
             text,
             words: self.words.map(WordSet::closed),
@@ -218,13 +218,12 @@ impl IndexPart {
 impl IndexBuilder {
     /// A builder of the address index and of `kinds`.
     pub fn new(kinds: IndexKinds) -> IndexBuilder {
-        IndexBuilder { kinds, collects_addresses: true, parts: Mutex::default() }
+        IndexBuilder { kinds, with_addresses: true, parts: Mutex::default() }
     }
 
-    /// A builder of `kinds` for a segment whose address index is made beside the rows: it is to be given to
-    /// [`IndexBuilder::finish_with`].
-    pub(crate) fn beside_addresses(kinds: IndexKinds) -> IndexBuilder {
-        IndexBuilder { collects_addresses: false, ..IndexBuilder::new(kinds) }
+    /// A builder of `kinds` alone, for a segment whose addresses are known before its rows are written.
+    pub(crate) fn without_addresses(kinds: IndexKinds) -> IndexBuilder {
+        IndexBuilder { with_addresses: false, ..IndexBuilder::new(kinds) }
     }
 
     /// Begins a part without rows.
@@ -256,7 +255,7 @@ impl IndexBuilder {
 
     fn part_with(&self, text: PartText) -> IndexPart {
         let statements = self.kinds.hexastore.then(Vec::new);
-        let addresses = self.collects_addresses.then(Vec::new);
+        let addresses = self.with_addresses.then(Vec::new);
         IndexPart { addresses, statements, text, words: self.kinds.words.then(WordSet::default) }
     }
 
@@ -282,35 +281,29 @@ impl IndexBuilder {
 
     /// The sidecars' bytes, made on all cores of the pool that it is called in.
     pub fn finish(self) -> Vec<SidecarFile> {
-        self.finish_with(None)
-    }
-
-    /// [`IndexBuilder::finish`] with the bytes of the address index, if they were made beside the rows.
-    pub(crate) fn finish_with(self, made: Option<Vec<u8>>) -> Vec<SidecarFile> {
         let parts = self.parts.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut addresses = Vec::new();
         let mut statements = Vec::new();
         let mut texts = Vec::new();
         let mut words = Vec::new();
         for part in parts.into_values() {
-            addresses.push(part.addresses);
+            addresses.extend(part.addresses);
             statements.extend(part.statements);
             texts.extend(part.text);
             words.extend(part.words);
         }
         let ((addresses, texts), (statements, words)) = rayon::join(
             || {
-                (
-                    made.unwrap_or_else(|| AddressIndex::build(&addresses)),
-                    self.kinds.full_text.then(|| fulltext::pack(&texts)),
-                )
+                let addresses = self.with_addresses.then(|| AddressIndex::build(&addresses));
+                (addresses, self.kinds.full_text.then(|| fulltext::pack(&texts)))
             },
             || {
                 let words = self.kinds.words.then(|| words::build(&words));
                 (self.kinds.hexastore.then(|| hexastore::build(&statements)), words)
             },
         );
-        let mut files = vec![SidecarFile::whole(ADDRESSES_FILE, addresses)];
+        let mut files = Vec::new();
+        files.extend(addresses.map(|bytes| SidecarFile::whole(ADDRESSES_FILE, bytes)));
         files.extend(statements.map(|bytes| SidecarFile::whole(HEXASTORE_FILE, bytes)));
         files.extend(texts.map(|parts| SidecarFile { name: FULLTEXT_FILE.to_owned(), parts }));
         files.extend(words.map(|bytes| SidecarFile::whole(WORDS_FILE, bytes)));

@@ -12,10 +12,12 @@ use super::plan::Plan;
 use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow};
 use super::proven::Place;
 use crate::error::{Context, Result};
-use crate::index::{IndexBuilder, IndexKinds};
+use crate::index::{IndexBuilder, IndexKinds, SidecarFile};
 use crate::keys::LakeKeys;
 use crate::lake::LakeLocation;
-use crate::segment::{AddressIndex, ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties};
+use crate::segment::{
+    ADDRESSES_FILE, AddressIndex, ROW_GROUP_ROWS, SegmentFile, SegmentId, WrittenSegment, grains_properties,
+};
 
 /// What is the same for all rows of a run.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +41,7 @@ pub(super) fn write(
     let data = location.scratch_file()?;
     let file = SegmentFile::create(&data, grains_schema(), grains_properties())
         .file("can't write the segment", id.as_str())?;
-    let builder = IndexBuilder::beside_addresses(indexes.of_segment(&id));
+    let builder = IndexBuilder::without_addresses(indexes.of_segment(&id));
     let row_groups = cut(morsels, &plan.order, ROW_GROUP_ROWS, ROW_GROUP_BYTES);
     let encode = |(number, places): (usize, &&[Place])| -> Result<(), Fault> {
         let mut group = file.row_group(number);
@@ -67,7 +69,8 @@ pub(super) fn write(
         || address_index(morsels, plan),
     );
     written.file("can't write the segment", id.as_str())?;
-    let (rows, sidecars) = rayon::join(|| file.finish(), || builder.finish_with(Some(addresses)));
+    let (rows, mut sidecars) = rayon::join(|| file.finish(), || builder.finish());
+    sidecars.push(SidecarFile::whole(ADDRESSES_FILE, addresses));
     let rows = rows.file("can't write the segment", id.as_str())?;
     let size = data.as_file().metadata().file("can't write the segment", id.as_str())?.len();
     Ok(WrittenSegment { id, data, rows, size, sidecars })
