@@ -45,7 +45,7 @@ const UNREPEATED: &[Field] = &[
     Field::PriorConsent,
 ];
 
-/// Columns of numbers that hardly repeat, or that a few bits tell.
+/// Columns of which the differences between neighbours are stored: instants, and numbers near each other.
 fn differences() -> impl Iterator<Item = &'static str> {
     let instants = Field::ALL.iter().filter(|field| field.kind() == Kind::Instant && column_of(**field).is_some());
     instants.map(|field| field.name()).chain([IdentityColumn::BlobSize.name(), IdentityColumn::IngestedAt.name()])

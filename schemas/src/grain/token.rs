@@ -5,6 +5,9 @@
 //! refuses such a grain, a lenient one marks it. What must not be read at all is an error at once.
 //!
 //! Nothing here allocates by a declared length, and nothing recurses deeper than [`DEPTH_LIMIT`].
+//!
+//! What lies on the road of every field is inlined by force, here and in `raw`, `msgpack` and `decode`: an error takes 72 bytes, so that each
+//! call that may give one hands its result over through memory, which costs more than reading the token.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
