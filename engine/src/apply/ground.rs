@@ -28,27 +28,35 @@ impl Known for Ground {
 }
 
 impl Ground {
-    /// Looks up `wanted` in `lake`, and their ancestors as far as the gate walks.
+    /// Nothing yet, with room for so many grains.
+    pub(crate) fn with_capacity(grains: usize) -> Ground {
+        Ground { facts: HashMap::with_capacity(grains), states: HashMap::new() }
+    }
+
+    /// Looks up `wanted` in `lake`, and their ancestors as far as the gate walks, beside what is here already.
     pub(crate) async fn look_up(
+        &mut self,
         lake: &Lake,
         known: &KnownAddresses,
         wanted: HashSet<ContentAddress>,
         targets: &HashSet<ContentAddress>,
-    ) -> Result<Ground> {
-        let mut ground = Ground::default();
+    ) -> Result<()> {
         let mut missing = wanted;
         let mut superseding: HashMap<ContentAddress, Vec<ContentAddress>> = HashMap::new();
-        ground.read_states(lake, targets, &mut superseding).await?;
+        self.read_states(lake, targets, &mut superseding).await?;
+        for (address, facts) in &mut self.facts {
+            facts.supersedes.extend(superseding.get(address).into_iter().flatten());
+        }
         for _ in 0..=HOPS {
             if missing.is_empty() {
                 break;
             }
-            let fresh = ground.read(lake, known, &missing, &superseding).await?;
-            let ancestors = fresh.iter().filter_map(|address| ground.facts.get(address));
+            let fresh = self.read(lake, known, &missing, &superseding).await?;
+            let ancestors = fresh.iter().filter_map(|address| self.facts.get(address));
             let ancestors = ancestors.flat_map(|facts| facts.parents.iter().chain(&facts.supersedes).copied());
-            missing = ancestors.filter(|address| !ground.facts.contains_key(address)).collect();
+            missing = ancestors.filter(|address| !self.facts.contains_key(address)).collect();
         }
-        Ok(ground)
+        Ok(())
     }
 
     /// Adds a grain of the batch itself.
@@ -56,9 +64,11 @@ impl Ground {
         self.facts.insert(address, facts);
     }
 
-    /// Adds grains of the batch itself.
-    pub(crate) fn extend(&mut self, facts: HashMap<ContentAddress, Facts>) {
-        self.facts.extend(facts);
+    /// Notes that `successor` takes the place of `target`, if anything is known of it.
+    pub(crate) fn add_superseded(&mut self, successor: &ContentAddress, target: ContentAddress) {
+        if let Some(facts) = self.facts.get_mut(successor) {
+            facts.supersedes.push(target);
+        }
     }
 
     /// True if `address` is marked as contradicted.

@@ -266,7 +266,8 @@ impl<'a> Apply<'a> {
             wanted.extend(proposal.iter().flat_map(|proposal| &proposal.successor.evidence));
         }
         wanted.extend(good().filter_map(|one| one.grain.as_ref().map(|(grain, ..)| grain.address)));
-        let mut ground = Ground::look_up(self.lake, &self.known, wanted, &targets).await?;
+        let mut ground = Ground::default();
+        ground.look_up(self.lake, &self.known, wanted, &targets).await?;
         let now = Utc::now();
         let mut outcome = Outcome::default();
         for (number, one) in prepared.iter().enumerate() {
@@ -459,13 +460,13 @@ impl Judging<'_, '_> {
             // A grain of this batch takes another place too: merges close all parents.
             Some(place) => {
                 self.outcome.grains.get_mut(place).into_iter().for_each(|new| new.supersedes.push(*target));
-                self.extend(&grain.address, *target);
+                self.ground.add_superseded(&grain.address, *target);
             }
             // The grain is in the lake already, and its row isn't changed: the event says it.
             None if there => {
                 let (event, value) = (LifecycleEvent::Superseded, grain.address.to_string());
                 self.event(target, event, &value, &requester.claimed, &requester.justification);
-                self.extend(&grain.address, *target);
+                self.ground.add_superseded(&grain.address, *target);
             }
             None => self.add(NewGrain { supersedes: vec![*target], ..grain.clone() }, facts.clone()),
         }
@@ -474,14 +475,6 @@ impl Judging<'_, '_> {
             self.event(target, event, &value, actor, &Some(reason.clone()));
         }
         Ok(answer)
-    }
-
-    fn extend(&mut self, address: &ContentAddress, superseded: ContentAddress) {
-        if let Some(facts) = self.ground.facts(address) {
-            let mut facts = facts.clone();
-            facts.supersedes.push(superseded);
-            self.ground.add(*address, facts);
-        }
     }
 
     /// True if the grain is in the lake or in the batch.

@@ -22,7 +22,7 @@ use crate::erase::rejects::MANIFEST;
 use crate::erase::rows::{OpenFile, address_at, texts};
 use crate::error::Result;
 use crate::lake::Lake;
-use crate::policy::{Act, Facts, Gate, Known, Proposal, Requester};
+use crate::policy::{Act, Facts, Gate, HOPS, Known, Proposal, Requester};
 
 /// Claims that were judged.
 #[derive(Debug, Default)]
@@ -48,22 +48,19 @@ pub(super) async fn judge(
     if acts.is_empty() {
         return Ok(judged);
     }
-    let pairs: Vec<(ContentAddress, Option<ContentAddress>)> =
-        acts.iter().filter_map(|claim| Some((claim.content_address.parse().ok()?, successor_of(claim)))).collect();
-    let ground = ground(lake, known, batch, &pairs).await?;
-    let successors: HashSet<ContentAddress> = pairs.iter().filter_map(|(_, successor)| *successor).collect();
+    let successors: HashSet<ContentAddress> = acts.iter().filter_map(successor_of).collect();
     let delivered = delivered(lake, known, successors.iter().filter(|address| batch.find(address).is_none())).await?;
+    let bytes_of = |address: ContentAddress| {
+        let bytes = batch.find(&address).map(|(morsel, row)| morsel.morsel.item(row.item as usize));
+        bytes.or_else(|| delivered.get(&address).map(Vec::as_slice))
+    };
+    let read: Vec<_> =
+        acts.iter().map(|claim| Claimed::read(claim, successor_of(claim).and_then(bytes_of), resolver)).collect();
+    let ground = ground(lake, known, batch, &acts, &read).await?;
     let gate = Gate { now: (now / 1_000_000).max(0) as u64, known: &ground };
-    for claim in acts {
-        let act = match successor_of(&claim) {
-            Some(successor) => {
-                let bytes = batch.find(&successor).map(|(morsel, row)| morsel.morsel.item(row.item as usize));
-                bytes.or_else(|| delivered.get(&successor).map(Vec::as_slice))
-            }
-            None => None,
-        };
-        match one(&gate, &claim, act, resolver) {
-            Ok(()) => judged.permitted.push(claim),
+    for (claim, read) in acts.into_iter().zip(read) {
+        match read.and_then(|Claimed { target, act, requester }| gate.judge(&target, &act, &requester)) {
+            Ok(_) => judged.permitted.push(claim),
             Err(error) => judged.denied.push((claim, error)),
         }
     }
@@ -84,65 +81,73 @@ fn successor_of(claim: &StateRow) -> Option<ContentAddress> {
     claim.value.as_ref().filter(|_| claim.event == LifecycleEvent::Superseded)?.parse().ok()
 }
 
-/// Judges one claim; `successor` are the delivered bytes of the superseding grain, if it is known.
-fn one(
-    gate: &Gate<'_>,
-    claim: &StateRow,
-    successor: Option<&[u8]>,
-    resolver: &dyn KeyResolver,
-) -> Result<(), GrainError> {
-    let target: ContentAddress = claim.content_address.parse()?;
-    let (act, requester) = match successor {
-        Some(bytes) => {
-            let delivery = Delivery::open(bytes)?;
-            let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
-            let grain = Grain::decode(&payload, Mode::Lenient)?;
-            let Proposal { successor, requester } = Proposal::of(&delivery, &grain, &target, resolver)?;
-            (Act::Supersede(Box::new(successor)), requester)
-        }
-        None if claim.event == LifecycleEvent::Contradicted => (Act::Contradict, Requester::default()),
-        None => (Act::Retract, Requester::default()),
-    };
-    gate.judge(&target, &act, &requester).map(drop)
+/// What a claim tells of, as the gate wants to know it.
+struct Claimed {
+    target: ContentAddress,
+    act: Act,
+    requester: Requester,
 }
 
-/// The facts of the grains in `pairs` and of their ancestors, from the batch and from the lake.
+impl Claimed {
+    /// `successor` are the delivered bytes of the superseding grain, if it is known.
+    fn read(claim: &StateRow, successor: Option<&[u8]>, resolver: &dyn KeyResolver) -> Result<Claimed, GrainError> {
+        let target = claim.content_address.parse()?;
+        let (act, requester) = match successor {
+            Some(bytes) => {
+                let delivery = Delivery::open(bytes)?;
+                let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
+                let grain = Grain::decode(&payload, Mode::Lenient)?;
+                let Proposal { successor, requester } = Proposal::of(&delivery, &grain, &target, resolver)?;
+                (Act::Supersede(Box::new(successor)), requester)
+            }
+            None if claim.event == LifecycleEvent::Contradicted => (Act::Contradict, Requester::default()),
+            None => (Act::Retract, Requester::default()),
+        };
+        Ok(Claimed { target, act, requester })
+    }
+}
+
+/// The facts that the gate needs for `claims`, which tell of the acts `read`: those of the targets, of what the superseding grains name, and
+/// of their ancestors, from the lake and, where it doesn't have them, from the batch.
 async fn ground(
     lake: &Lake,
     known: &KnownAddresses,
     batch: &ProvenBatch,
-    pairs: &[(ContentAddress, Option<ContentAddress>)],
+    claims: &[StateRow],
+    read: &[Result<Claimed, GrainError>],
 ) -> Result<Ground> {
-    let targets: HashSet<ContentAddress> = pairs.iter().map(|(target, _)| *target).collect();
-    // What is claimed to supersede does so for the grains that come after it in the chain.
-    let mut superseded: HashMap<ContentAddress, Vec<ContentAddress>> = HashMap::new();
-    for (target, successor) in pairs {
-        successor.iter().for_each(|successor| superseded.entry(*successor).or_default().push(*target));
-    }
-    let mut wanted: Vec<ContentAddress> = targets.iter().chain(superseded.keys()).copied().collect();
-    let (mut fresh, mut seen): (HashMap<ContentAddress, Facts>, HashSet<ContentAddress>) = Default::default();
+    let acts = || read.iter().flatten();
+    let targets: HashSet<ContentAddress> = acts().map(|claimed| claimed.target).collect();
+    let named = acts().filter_map(|claimed| match &claimed.act {
+        Act::Supersede(successor) => Some(successor.facts.parents.iter().chain(&successor.evidence)),
+        _ => None,
+    });
+    let mut ground = Ground::with_capacity(targets.len());
     let mut outside = HashSet::new();
-    while let Some(address) = wanted.pop() {
-        if !seen.insert(address) {
-            continue;
-        }
-        match batch.find(&address).and_then(|(morsel, row)| facts(morsel.morsel.item(row.item as usize))) {
-            Some(facts) => {
-                wanted.extend(&facts.parents);
-                fresh.insert(address, facts);
+    let mut wanted: Vec<ContentAddress> = targets.iter().chain(named.flatten()).copied().collect();
+    for _ in 0..=HOPS {
+        for address in std::mem::take(&mut wanted) {
+            if ground.facts(&address).is_some() || outside.contains(&address) {
+                continue;
             }
-            None => {
-                outside.insert(address);
+            // What the lake knows of a grain is more than the grain itself says.
+            let fresh = if known.contains(&address) { None } else { batch.find(&address) };
+            match fresh.and_then(|(morsel, row)| facts(morsel.morsel.item(row.item as usize))) {
+                Some(facts) => {
+                    wanted.extend(&facts.parents);
+                    ground.add(address, facts);
+                }
+                None => {
+                    outside.insert(address);
+                }
             }
         }
     }
-    let mut ground = Ground::look_up(lake, known, outside, &targets).await?;
-    ground.extend(fresh);
-    for (successor, targets) in superseded {
-        if let Some(facts) = ground.facts(&successor) {
-            let mut facts = facts.clone();
-            facts.supersedes.extend(targets);
-            ground.add(successor, facts);
+    ground.look_up(lake, known, outside, &targets).await?;
+    // What is claimed to supersede does so for the grains that come after it in the chain.
+    for (claim, claimed) in claims.iter().zip(read) {
+        if let (Some(successor), Ok(claimed)) = (successor_of(claim), claimed) {
+            ground.add_superseded(&successor, claimed.target);
         }
     }
     Ok(ground)

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::known::KnownAddresses;
-use super::persons::Persons;
+use super::prove::ProvenRow;
 use super::proven::{Place, ProvenBatch};
 
 /// The rows of a segment.
@@ -29,40 +29,31 @@ enum Fate {
 /// grains stays.
 pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses, coming: Option<&ProvenBatch>) -> Plan {
     let morsels = batch.morsels();
-    let is_there = |address| known.contains(address) || coming.is_some_and(|coming| coming.first(address).is_some());
-    let fate_of = |place: Place, address| match batch.first(address) {
-        _ if known.is_erased(address) => Fate::Erased,
-        first if first == Some(place) && !is_there(address) => Fate::New,
-        _ => Fate::Duplicate,
+    let fate_of = |row: &ProvenRow| {
+        let address = &row.address;
+        let is_there = || known.contains(address) || coming.is_some_and(|coming| coming.contains(address));
+        match () {
+            () if known.is_erased(address) => Fate::Erased,
+            () if row.is_repeated || is_there() => Fate::Duplicate,
+            () => Fate::New,
+        }
     };
-    let fates: Vec<Vec<Fate>> = morsels
-        .par_iter()
-        .enumerate()
-        .map(|(number, morsel)| {
-            let rows = (0..).zip(&morsel.rows);
-            rows.map(|(row, found)| fate_of(Place { morsel: number as u32, row }, &found.address)).collect()
-        })
-        .collect();
+    let fates: Vec<Vec<Fate>> = morsels.par_iter().map(|morsel| morsel.rows.iter().map(fate_of).collect()).collect();
     let found: usize = fates.iter().map(Vec::len).sum();
     let (mut duplicates, mut erased) = (0, 0);
-    let mut persons = Persons::default();
     let mut sortable = Vec::with_capacity(found);
     for (number, (morsel, fates)) in morsels.iter().zip(&fates).enumerate() {
-        let numbers: Vec<u32> = morsel.persons.texts().map(|person| persons.number(person)).collect();
         for (at, (row, fate)) in morsel.rows.iter().zip(fates).enumerate() {
             match fate {
                 Fate::Erased => erased += 1,
                 Fate::Duplicate => duplicates += 1,
                 Fate::New => {
-                    let person = numbers.get(row.person as usize).copied().unwrap_or_default();
                     let place = Place { morsel: number as u32, row: at as u32 };
-                    sortable.push(Sortable { person, created: row.created, place });
+                    sortable.push(Sortable { person: batch.rank(number, row), created: row.created, place });
                 }
             }
         }
     }
-    let ranks = persons.ranks();
-    sortable.par_iter_mut().for_each(|row| row.person = ranks.get(row.person as usize).copied().unwrap_or_default());
     sortable.par_sort_unstable_by(|left, right| {
         (left.person, left.created).cmp(&(right.person, right.created)).then_with(|| {
             let address = |row: &Sortable| row.place.of(morsels).map(|(_, row)| row.address.as_bytes());
@@ -74,7 +65,7 @@ pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses, coming: Option<&
 
 /// A row by what orders it, as numbers: comparing them touches no other memory.
 struct Sortable {
-    /// The number of the key's first part, then its rank.
+    /// The rank of the key's first part.
     person: u32,
     created: u64,
     place: Place,

@@ -1,9 +1,10 @@
-//! The proven grains of a batch, found by their places and by their addresses.
+//! The proven grains of a batch, found by their places and by their addresses, and what orders them.
 
 use gristmill_schemas::address::ContentAddress;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
+use super::persons::Persons;
 use super::prove::{ProvenMorsel, ProvenRow};
 
 /// A grain of a batch: its morsel and its place among the morsel's good grains.
@@ -31,27 +32,31 @@ pub(super) struct ProvenBatch {
     morsels: Vec<ProvenMorsel>,
     /// For each address the first grain that has it: by its place, which takes a quarter of an address's room.
     firsts: HashTable<Place>,
+    /// For each morsel the places of its persons in the order of all persons of the batch.
+    ranks: Vec<Vec<u32>>,
 }
 
 impl ProvenBatch {
     /// The grains of `morsels`, which are in the order of the input.
-    pub(super) fn of(morsels: Vec<ProvenMorsel>) -> ProvenBatch {
-        let mut firsts = HashTable::with_capacity(morsels.iter().map(|morsel| morsel.rows.len()).sum());
-        for (number, morsel) in morsels.iter().enumerate() {
-            for (at, row) in morsel.rows.iter().enumerate() {
-                let is_it = |other: &Place| other.address(&morsels) == Some(&row.address);
-                let rehash = |other: &Place| other.address(&morsels).map_or(0, hash_of);
-                if let Entry::Vacant(first) = firsts.entry(hash_of(&row.address), is_it, rehash) {
-                    first.insert(Place { morsel: number as u32, row: at as u32 });
-                }
-            }
+    pub(super) fn of(mut morsels: Vec<ProvenMorsel>) -> ProvenBatch {
+        let ((firsts, repeated), ranks) = rayon::join(|| firsts_of(&morsels), || ranks_of(&morsels));
+        for Place { morsel, row } in repeated {
+            let rows = morsels.get_mut(morsel as usize).map(|morsel| &mut morsel.rows);
+            rows.and_then(|rows| rows.get_mut(row as usize)).into_iter().for_each(|row| row.is_repeated = true);
         }
-        ProvenBatch { morsels, firsts }
+        ProvenBatch { morsels, firsts, ranks }
     }
 
     /// The grains as they were read.
     pub(super) fn morsels(&self) -> &[ProvenMorsel] {
         &self.morsels
+    }
+
+    /// By what a row of the morsel `morsel` is sorted before its time: rows of one person have the same, and that of another is less or
+    /// greater as its text is.
+    pub(super) fn rank(&self, morsel: usize, row: &ProvenRow) -> u32 {
+        let rank = self.ranks.get(morsel).and_then(|ranks| ranks.get(row.person as usize));
+        rank.copied().unwrap_or_default()
     }
 
     /// True if a grain was refused.
@@ -61,13 +66,41 @@ impl ProvenBatch {
 
     /// The first grain called `address`.
     pub(super) fn find(&self, address: &ContentAddress) -> Option<(&ProvenMorsel, &ProvenRow)> {
-        self.first(address)?.of(&self.morsels)
+        let is_it = |place: &Place| place.address(&self.morsels) == Some(address);
+        self.firsts.find(hash_of(address), is_it)?.of(&self.morsels)
     }
 
-    /// Where the first grain called `address` is.
-    pub(super) fn first(&self, address: &ContentAddress) -> Option<Place> {
-        self.firsts.find(hash_of(address), |place| place.address(&self.morsels) == Some(address)).copied()
+    /// True if it has a grain called `address`.
+    pub(super) fn contains(&self, address: &ContentAddress) -> bool {
+        self.find(address).is_some()
     }
+}
+
+/// The first grain of each address, and the places of the others.
+fn firsts_of(morsels: &[ProvenMorsel]) -> (HashTable<Place>, Vec<Place>) {
+    let mut firsts = HashTable::with_capacity(morsels.iter().map(|morsel| morsel.rows.len()).sum());
+    let mut repeated = Vec::new();
+    for (number, morsel) in morsels.iter().enumerate() {
+        for (at, row) in morsel.rows.iter().enumerate() {
+            let is_it = |other: &Place| other.address(morsels) == Some(&row.address);
+            let rehash = |other: &Place| other.address(morsels).map_or(0, hash_of);
+            let place = Place { morsel: number as u32, row: at as u32 };
+            match firsts.entry(hash_of(&row.address), is_it, rehash) {
+                Entry::Vacant(first) => _ = first.insert(place),
+                Entry::Occupied(_) => repeated.push(place),
+            }
+        }
+    }
+    (firsts, repeated)
+}
+
+fn ranks_of(morsels: &[ProvenMorsel]) -> Vec<Vec<u32>> {
+    let mut all = Persons::default();
+    let numbers_of = |morsel: &ProvenMorsel| morsel.persons.texts().map(|person| all.number(person)).collect();
+    let mut numbers: Vec<Vec<u32>> = morsels.iter().map(numbers_of).collect();
+    let ranks = all.ranks();
+    numbers.iter_mut().flatten().for_each(|number| *number = ranks.get(*number as usize).copied().unwrap_or_default());
+    numbers
 }
 
 /// Addresses are hashes themselves.

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::morsel::Admitted;
 use super::plan::Plan;
-use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow};
+use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow, fetch};
 use super::proven::Place;
 use crate::error::{Context, Result};
 use crate::index::{IndexBuilder, IndexKinds, SidecarFile};
@@ -130,29 +130,14 @@ pub(super) fn project(
     let bytes = extents.map(|extent| extent.len());
     columns.reserve(places.len(), bytes.sum());
     for places in places.chunks(OPENED_GRAINS) {
-        std::hint::black_box(fetch(morsels, places));
-        let found = places.iter().filter_map(|place| place.of(morsels));
-        let opened = found.map(|(morsel, row)| Opened::again(morsel, row, run)).collect::<Result<Vec<_>, _>>()?;
+        let found = || places.iter().filter_map(|place| place.of(morsels));
+        // Sorted rows lie anywhere in the input.
+        std::hint::black_box(fetch(found().map(|(morsel, row)| morsel.morsel.item(row.item as usize))));
+        let opened = found().map(|(morsel, row)| Opened::again(morsel, row, run)).collect::<Result<Vec<_>, _>>()?;
         append(&opened, run, columns)?;
     }
     Ok(columns.finish()?)
 }
-
-/// Touches every cache line of the grains at `places`, and answers nothing of use. Sorted rows lie anywhere in the input: whoever opens
-/// one after another waits for the memory each time, while loads on which nothing depends are under way together.
-fn fetch(morsels: &[ProvenMorsel], places: &[Place]) -> u8 {
-    let grains =
-        places.iter().filter_map(|place| place.of(morsels)).map(|(morsel, row)| morsel.morsel.item(row.item as usize));
-    grains
-        .map(|grain| grain.iter().step_by(CACHE_LINE).take(FETCHED_LINES).fold(0, |sum, byte| sum ^ byte))
-        .fold(0, |sum, part| sum ^ part)
-}
-
-/// Bytes of a cache line.
-const CACHE_LINE: usize = 64;
-
-/// Lines of a grain that are fetched: what stands behind them is read in order, which the processor foresees.
-const FETCHED_LINES: usize = 16;
 
 /// Decodes grains that were opened and adds their rows.
 fn append(opened: &[Opened<'_>], run: Run<'_>, columns: &mut GrainColumns) -> Result<(), Fault> {

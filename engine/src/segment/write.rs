@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -31,6 +33,7 @@ pub struct SegmentFile {
 /// The end of the file, and the row groups that wait for an earlier one.
 struct Tail {
     writer: SerializedFileWriter<BufWriter<File>>,
+    behind: WriteBehind,
     next: usize,
     waiting: BTreeMap<usize, Group>,
 }
@@ -56,10 +59,11 @@ impl SegmentFile {
         let mut properties = properties;
         parquet::arrow::add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
         let sink = BufWriter::with_capacity(BUFFER, file.reopen()?);
+        let behind = WriteBehind::begin(file.reopen()?);
         let properties = Arc::new(properties);
         let writer = SerializedFileWriter::new(sink, leaves.root_schema_ptr(), Arc::clone(&properties))?;
         let columns = ColumnLayout::all(&schema, &properties)?;
-        let tail = Mutex::new(Tail { writer, next: 0, waiting: BTreeMap::new() });
+        let tail = Mutex::new(Tail { writer, behind, next: 0, waiting: BTreeMap::new() });
         Ok(SegmentFile { properties, columns, tail })
     }
 
@@ -124,6 +128,7 @@ impl SegmentFile {
             return Err(ParquetError::General(format!("row group {} is missing", tail.next)));
         }
         let metadata = tail.writer.close()?;
+        tail.behind.end()?;
         Ok(metadata.file_metadata().num_rows().max(0) as u64)
     }
 
@@ -174,8 +179,37 @@ impl Tail {
                 Group::Copied(source, from) => source.append(from, &mut group)?,
             }
             group.close()?;
+            self.behind.ask();
             self.next += 1;
         }
         Ok(())
+    }
+}
+
+/// Brings a file to the disk while more of it is made, so that whoever publishes it waits for the last of it alone.
+struct WriteBehind {
+    asked: SyncSender<()>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+impl WriteBehind {
+    fn begin(file: File) -> WriteBehind {
+        let (asked, asks) = sync_channel(1);
+        let thread = std::thread::spawn(move || asks.iter().try_for_each(|()| file.sync_data()));
+        WriteBehind { asked, thread }
+    }
+
+    /// Asks for what is written so far; who is asked already needs no second time.
+    fn ask(&self) {
+        let _ = self.asked.try_send(());
+    }
+
+    /// Waits for what was asked.
+    ///
+    /// # Errors
+    /// What the disk said: it says it once, so that another attempt would succeed without the bytes.
+    fn end(self) -> std::io::Result<()> {
+        drop(self.asked);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }

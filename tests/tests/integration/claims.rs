@@ -51,6 +51,25 @@ fn status(status: VerificationStatus) -> IndexState {
     IndexState { verification_status: Some(status), ..IndexState::default() }
 }
 
+fn quorum_of(key: &SigningKey) -> String {
+    format!(r#"{{"mode": "quorum", "threshold": 1, "authorized": ["{}"]}}"#, did_of_key(&key.verifying_key()))
+}
+
+/// What a grain says that is to come after `old`.
+fn draft_after(old: &Encoded) -> String {
+    format!(r#", "derived_from": ["{}"], "author_did": "did:web:other.example""#, old.0)
+}
+
+/// A grain that takes the place of `old` with the authorization of `key`.
+fn authorized(old: &Encoded, key: &SigningKey) -> Encoded {
+    let draft = draft_after(old);
+    let bare = belief("new", &format!(r#"{draft}, "supersession_auth": []"#));
+    let payload = Payload::open(&bare.1, 1 << 20).unwrap();
+    let message = authorization_message(&old.0, &Grain::decode(&payload, Mode::Strict).unwrap()).unwrap();
+    let signature = hex::encode(sign_message(&message, "application/octet-stream", key, None, 0).unwrap());
+    belief("new", &format!(r#"{draft}, "supersession_auth": [{{"$bytes_hex": "{signature}"}}]"#))
+}
+
 /// Takes a container in; answers the events of `state` by address, and the messages of refused claims.
 async fn take_in(
     lake: &mut TestLake,
@@ -104,20 +123,13 @@ async fn no_claim_gets_past_a_lock_or_a_hold_and_what_is_denied_is_set_aside() {
 async fn a_claim_holds_if_the_superseding_grain_carries_the_authorization_even_for_a_grain_of_an_earlier_import() {
     let mut lake = TestLake::new().await;
     let key = SigningKey::from_seed(&[7; 32]);
-    let did = did_of_key(&key.verifying_key());
-    let terms = format!(r#"{{"mode": "quorum", "threshold": 1, "authorized": ["{did}"]}}"#);
-    let locked = belief("locked", &policy(&terms));
+    let locked = belief("locked", &policy(&quorum_of(&key)));
     let (_, refused) = take_in(&mut lake, &[&locked], Vec::new()).await;
     assert_eq!(refused, [""; 0]);
-    let draft = format!(r#", "derived_from": ["{}"], "author_did": "did:web:other.example""#, locked.0);
-    let unsigned = belief("new", &draft);
+    let unsigned = belief("new", &draft_after(&locked));
     let (events, refused) = take_in(&mut lake, &[&unsigned], vec![(locked.0, superseded(&unsigned))]).await;
     assert_eq!((events.len(), refused.len()), (0, 1), "{refused:?}");
-    let bare = belief("new", &format!(r#"{draft}, "supersession_auth": []"#));
-    let payload = Payload::open(&bare.1, 1 << 20).unwrap();
-    let message = authorization_message(&locked.0, &Grain::decode(&payload, Mode::Strict).unwrap()).unwrap();
-    let signature = hex::encode(sign_message(&message, "application/octet-stream", &key, None, 0).unwrap());
-    let signed = belief("new", &format!(r#"{draft}, "supersession_auth": [{{"$bytes_hex": "{signature}"}}]"#));
+    let signed = authorized(&locked, &key);
     let (events, refused) = take_in(&mut lake, &[&signed], vec![(locked.0, superseded(&signed))]).await;
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert_eq!(events.get(&locked.0.to_string()).map(String::as_str), Some("superseded"));
@@ -130,4 +142,46 @@ async fn a_claim_about_a_grain_that_is_not_there_is_set_aside() {
     let (events, refused) = take_in(&mut lake, &[&here], vec![(absent.0, ended())]).await;
     assert_eq!((events.len(), refused.len()), (0, 1));
     assert!(refused[0].contains("has no grain"), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grain_that_comes_once_more_stays_bound_by_what_the_lake_knows_it_superseded() {
+    let mut lake = TestLake::new().await;
+    let key = SigningKey::from_seed(&[7; 32]);
+    let first = belief("first", &policy(&quorum_of(&key)));
+    let second = authorized(&first, &key);
+    let (events, refused) = take_in(&mut lake, &[&first, &second], vec![(first.0, superseded(&second))]).await;
+    assert_eq!((events.len(), refused), (1, Vec::new()));
+    // Without the claim about the first, whose terms bind the whole chain.
+    let third = belief("third", &draft_after(&second));
+    let (events, refused) = take_in(&mut lake, &[&second, &third], vec![(second.0, superseded(&third))]).await;
+    assert_eq!((events.len(), refused.len()), (1, 1), "{refused:?}");
+    assert!(refused[0].contains("ancestor"), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_evidence_of_a_transition_counts_whether_it_comes_along_or_came_before() {
+    for comes_along in [true, false] {
+        let mut lake = TestLake::new().await;
+        let goal = |state: &str, more: &str| {
+            grain(&format!(
+                r#"{{"type": "goal", "description": "keep it", "goal_state": "{state}", "created_at": 1767225600000{more}}}"#
+            ))
+        };
+        let terms = policy(r#"{"mode": "locked"}"#);
+        let open = goal("active", &format!(r#"{terms}, "allowed_transitions": ["satisfied"], "evidence_required": 1"#));
+        let proof = belief("proof", "");
+        let given = format!(r#", "derived_from": ["{}"], "satisfaction_evidence": ["{}"]"#, open.0, proof.0);
+        let met = goal("satisfied", &given);
+        if !comes_along {
+            let (_, refused) = take_in(&mut lake, &[&proof], Vec::new()).await;
+            assert_eq!(refused, [""; 0]);
+        }
+        let claim = || vec![(open.0, superseded(&met))];
+        let (events, refused) = match comes_along {
+            true => take_in(&mut lake, &[&open, &proof, &met], claim()).await,
+            false => take_in(&mut lake, &[&open, &met], claim()).await,
+        };
+        assert_eq!((events.len(), refused), (1, Vec::new()), "evidence comes along: {comes_along}");
+    }
 }
