@@ -44,9 +44,6 @@ impl Ground {
         let mut missing = wanted;
         let mut superseding: HashMap<ContentAddress, Vec<ContentAddress>> = HashMap::new();
         self.read_states(lake, targets, &mut superseding).await?;
-        for (address, facts) in &mut self.facts {
-            facts.supersedes.extend(superseding.get(address).into_iter().flatten());
-        }
         for _ in 0..=HOPS {
             if missing.is_empty() {
                 break;

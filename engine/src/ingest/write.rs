@@ -132,7 +132,7 @@ pub(super) fn project(
     for places in places.chunks(OPENED_GRAINS) {
         let found = || places.iter().filter_map(|place| place.of(morsels));
         // Sorted rows lie anywhere in the input.
-        std::hint::black_box(fetch(found().map(|(morsel, row)| morsel.morsel.item(row.item as usize))));
+        fetch(found().map(|(morsel, row)| morsel.morsel.item(row.item as usize)));
         let opened = found().map(|(morsel, row)| Opened::again(morsel, row, run)).collect::<Result<Vec<_>, _>>()?;
         append(&opened, run, columns)?;
     }

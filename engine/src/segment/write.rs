@@ -59,7 +59,7 @@ impl SegmentFile {
         let mut properties = properties;
         parquet::arrow::add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
         let sink = BufWriter::with_capacity(BUFFER, file.reopen()?);
-        let behind = WriteBehind::begin(file.reopen()?);
+        let behind = WriteBehind::begin(file.reopen()?)?;
         let properties = Arc::new(properties);
         let writer = SerializedFileWriter::new(sink, leaves.root_schema_ptr(), Arc::clone(&properties))?;
         let columns = ColumnLayout::all(&schema, &properties)?;
@@ -193,10 +193,13 @@ struct WriteBehind {
 }
 
 impl WriteBehind {
-    fn begin(file: File) -> WriteBehind {
+    /// # Errors
+    /// The system gives no thread.
+    fn begin(file: File) -> std::io::Result<WriteBehind> {
         let (asked, asks) = sync_channel(1);
-        let thread = std::thread::spawn(move || asks.iter().try_for_each(|()| file.sync_data()));
-        WriteBehind { asked, thread }
+        let bring = move || asks.iter().try_for_each(|()| file.sync_data());
+        let thread = std::thread::Builder::new().name("write-behind".to_owned()).spawn(bring)?;
+        Ok(WriteBehind { asked, thread })
     }
 
     /// Asks for what is written so far; who is asked already needs no second time.
