@@ -23,6 +23,15 @@ enum Content {
     Owned(Vec<u8>),
 }
 
+/// Bytes that a pass takes at a time: few enough that several can use them while they are in the cache.
+const PART_BYTES: usize = 256 << 10;
+
+/// Bytes of a source that stays in memory when it was passed over.
+const STAYING_BYTES: usize = 64 << 20;
+
+/// Bytes of a larger source that are released together.
+const RELEASED_BYTES: usize = 16 << 20;
+
 impl SourceBytes {
     /// Maps the file at `path`.
     ///
@@ -46,6 +55,22 @@ impl SourceBytes {
     pub fn map_spooled(path: TempPath) -> Result<SourceBytes, ConnectorError> {
         let mapped = SourceBytes::map(&path)?;
         Ok(SourceBytes { _spool: Some(path), ..mapped })
+    }
+
+    /// Gives the bytes in `range` to `take`, part by part and in order. A source of up to 64 MiB stays in memory for whoever reads it
+    /// next; of a larger one what was read is released, so that the pass counts for a few megabytes however large the source is.
+    pub fn pass(&self, range: Range<usize>, mut take: impl FnMut(&[u8])) {
+        let end = range.end.min(self.len());
+        let (mut next, mut released) = (range.start, range.start);
+        while next < end {
+            let part = next..end.min(next + PART_BYTES);
+            next = part.end;
+            take(self.get(part).unwrap_or_default());
+            if self.len() > STAYING_BYTES && (next - released >= RELEASED_BYTES || next == end) {
+                self.release(released..next);
+                released = next;
+            }
+        }
     }
 
     /// Tells the system that the bytes in `range` were used and won't be soon, so that a pass over a large file doesn't
@@ -104,6 +129,23 @@ mod tests {
         bytes.release(5_000..90_000);
         bytes.release(90_000..1_000_000);
         assert!(bytes.len() == 100_000 && bytes.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn a_pass_gives_every_byte_of_its_range_once_and_in_order() {
+        let length = STAYING_BYTES + 3 * PART_BYTES + 5;
+        let content: Vec<u8> = (0..length).map(|at| (at >> 8 ^ at) as u8).collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, &content).unwrap();
+        let sources = [SourceBytes::map(file.path()).unwrap(), content.get(..1_000_000).unwrap().to_vec().into()];
+        for bytes in sources {
+            for range in [0..0, 0..1, 7..PART_BYTES + 7, 500_000..bytes.len(), 0..usize::MAX, usize::MAX..usize::MAX] {
+                let mut passed = Vec::new();
+                bytes.pass(range.clone(), |part| passed.extend_from_slice(part));
+                let expected = content.get(range.start.min(length)..range.end.min(bytes.len())).unwrap_or_default();
+                assert!(passed == expected, "{range:?} of {}", bytes.len());
+            }
+        }
     }
 
     #[test]

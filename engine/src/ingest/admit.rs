@@ -117,7 +117,6 @@ impl Door {
             return Ok(Admission::OfNoKind { uri, length });
         };
         let digests = Digests::of(&bytes, kind, self.threads);
-        bytes.release(0..bytes.len());
         let (next, again) = match self.ledger.progress(&digests.id) {
             Some(Progress::Complete) if holds_grains(kind) && self.retried.contains(&digests.id) => (0, true),
             Some(Progress::Complete) => return Ok(Admission::Known { length }),

@@ -37,17 +37,18 @@ pub(super) struct Judged {
 pub(super) async fn judge(
     lake: &Lake,
     known: &KnownAddresses,
-    claims: Vec<StateRow>,
+    mut claims: Vec<StateRow>,
     batch: &ProvenBatch,
     resolver: &dyn KeyResolver,
     now: i64,
 ) -> Result<Judged> {
-    let mut judged = Judged::default();
-    let (acts, harmless): (Vec<_>, Vec<_>) = claims.into_iter().partition(takes_away);
-    judged.permitted = harmless;
+    let harmless = claims.extract_if(.., |claim| !takes_away(claim)).collect();
+    let mut judged = Judged { permitted: harmless, denied: Vec::new() };
+    let acts = claims;
     if acts.is_empty() {
         return Ok(judged);
     }
+    judged.permitted.reserve(acts.len());
     let successors: HashSet<ContentAddress> = acts.iter().filter_map(successor_of).collect();
     let delivered = delivered(lake, known, successors.iter().filter(|address| batch.find(address).is_none())).await?;
     let bytes_of = |address: ContentAddress| {

@@ -24,7 +24,7 @@
 pub(crate) mod admit;
 mod batch;
 mod claims;
-mod digests;
+pub(crate) mod digests;
 mod known;
 pub(crate) mod morsel;
 mod persons;

@@ -15,42 +15,57 @@ const USUAL_BYTES: usize = 48;
 /// Texts by numbers, in the order in which they were met.
 #[derive(Debug, Default)]
 pub(super) struct Persons {
-    /// The texts, one after another, and where each ends.
+    /// The texts, one after another.
     bytes: Vec<u8>,
+    /// Where each of them ends.
     ends: Vec<usize>,
+}
+
+/// Gives texts their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Numbering {
+    persons: Persons,
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
-impl Persons {
+impl Numbering {
     /// None yet, with room for those of so many grains: some share one, and few names are long.
-    pub(super) fn of_grains(grains: usize) -> Persons {
+    pub(super) fn of_grains(grains: usize) -> Numbering {
         let room = grains / 2;
-        let bytes = Vec::with_capacity(room * USUAL_BYTES);
-        let numbers = HashTable::with_capacity(room);
-        Persons { bytes, ends: Vec::with_capacity(room), numbers, hasher: DefaultHashBuilder::default() }
+        let persons = Persons { bytes: Vec::with_capacity(room * USUAL_BYTES), ends: Vec::with_capacity(room) };
+        Numbering { persons, numbers: HashTable::with_capacity(room), hasher: DefaultHashBuilder::default() }
     }
 
     /// The number of `person`, a new one if it wasn't met before.
     pub(super) fn number(&mut self, person: &[u8]) -> u32 {
-        let Persons { bytes, ends, numbers, hasher } = self;
-        let is_it = |number: &u32| text(bytes, ends, *number) == person;
-        let rehash = |number: &u32| hasher.hash_one(text(bytes, ends, *number));
+        let Numbering { persons, numbers, hasher } = self;
+        let is_it = |number: &u32| persons.text(*number) == person;
+        let rehash = |number: &u32| hasher.hash_one(persons.text(*number));
         match numbers.entry(hasher.hash_one(person), is_it, rehash) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(free) => {
-                let number = ends.len() as u32;
+                let number = persons.ends.len() as u32;
                 free.insert(number);
-                bytes.extend(person);
-                ends.push(bytes.len());
+                persons.bytes.extend(person);
+                persons.ends.push(persons.bytes.len());
                 number
             }
         }
     }
 
+    /// The texts, when no more come. They take no more room than they need, because a batch keeps those of all its morsels.
+    pub(super) fn end(mut self) -> Persons {
+        self.persons.bytes.shrink_to_fit();
+        self.persons.ends.shrink_to_fit();
+        self.persons
+    }
+}
+
+impl Persons {
     /// All texts, in the order of their numbers.
     pub(super) fn texts(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.ends.len() as u32).map(|number| text(&self.bytes, &self.ends, number))
+        (0..self.ends.len() as u32).map(|number| self.text(number))
     }
 
     /// For each number its place in the order of the texts.
@@ -63,12 +78,12 @@ impl Persons {
         }
         ranks
     }
-}
 
-fn text<'b>(bytes: &'b [u8], ends: &[usize], number: u32) -> &'b [u8] {
-    let number = number as usize;
-    let start = number.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
-    ends.get(number).and_then(|end| bytes.get(start..*end)).unwrap_or_default()
+    fn text(&self, number: u32) -> &[u8] {
+        let number = number as usize;
+        let start = number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.ends.get(number).and_then(|end| self.bytes.get(start..*end)).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -77,9 +92,10 @@ mod tests {
 
     #[test]
     fn a_text_has_one_number_and_ranks_are_in_the_order_of_texts() {
-        let mut persons = Persons::default();
-        let told: Vec<u32> = ["b", "", "a", "b", "ab", ""].map(|text| persons.number(text.as_bytes())).into();
+        let mut numbering = Numbering::default();
+        let told: Vec<u32> = ["b", "", "a", "b", "ab", ""].map(|text| numbering.number(text.as_bytes())).into();
         assert_eq!(told, [0, 1, 2, 0, 3, 1]);
+        let persons = numbering.end();
         assert_eq!(persons.texts().collect::<Vec<_>>(), [&b"b"[..], b"", b"a", b"ab"]);
         assert_eq!(persons.ranks(), [3, 0, 1, 2]);
     }

@@ -7,7 +7,7 @@ use gristmill_schemas::grain::{Grain, Mark, Marks, Mode, Payload};
 use gristmill_schemas::sign::{Delivery, KeyResolver, SignatureStatus};
 
 use super::morsel::Morsel;
-use super::persons::Persons;
+use super::persons::{Numbering, Persons};
 use crate::hash::{Digest, sha256_each};
 use crate::keys::{LakeKeys, write_sort_key};
 
@@ -92,19 +92,20 @@ const FETCHED_LINES: usize = 16;
 /// Opens, hashes, decodes and checks every grain of `morsel`.
 pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
     let rows = Vec::with_capacity(morsel.len());
-    let persons = Persons::of_grains(morsel.len());
-    let mut proven = ProvenMorsel { rows, persons, rejects: Vec::new(), marks: Vec::new(), morsel };
+    let mut numbering = Numbering::of_grains(morsel.len());
+    let mut proven = ProvenMorsel { rows, persons: Persons::default(), rejects: Vec::new(), marks: Vec::new(), morsel };
     let mut next = 0;
     while next < proven.morsel.len() {
-        next = prove_run(&mut proven, next, judgement);
+        next = prove_run(&mut proven, &mut numbering, next, judgement);
     }
+    proven.persons = numbering.end();
     proven.rejects.sort_by_key(|refusal| refusal.row.ordinal);
     proven
 }
 
 /// Proves grains from `first` on until [`OPENED_GRAINS`] or [`OPENED_BYTES`] are open; answers which grain is next.
-fn prove_run(proven: &mut ProvenMorsel, first: usize, judgement: Judgement<'_>) -> usize {
-    let ProvenMorsel { morsel, rows, persons, rejects, marks } = proven;
+fn prove_run(proven: &mut ProvenMorsel, numbering: &mut Numbering, first: usize, judgement: Judgement<'_>) -> usize {
+    let ProvenMorsel { morsel, rows, rejects, marks, .. } = proven;
     let end = morsel.len().min(first + OPENED_GRAINS);
     let mut opened = Vec::with_capacity(end - first);
     fetch((first..end).map(|item| morsel.item(item)));
@@ -132,7 +133,7 @@ fn prove_run(proven: &mut ProvenMorsel, first: usize, judgement: Judgement<'_>) 
                 rows.push(ProvenRow {
                     address: ContentAddress::from_digest(digest),
                     created,
-                    person: persons.number(person),
+                    person: numbering.number(person),
                     item: *item as u32,
                     signature: found.signature,
                     opened: found.payload_length() as u32,

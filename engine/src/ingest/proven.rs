@@ -4,7 +4,7 @@ use gristmill_schemas::address::ContentAddress;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::persons::Persons;
+use super::persons::Numbering;
 use super::prove::{ProvenMorsel, ProvenRow};
 
 /// A grain of a batch: its morsel and its place among the morsel's good grains.
@@ -95,10 +95,10 @@ fn firsts_of(morsels: &[ProvenMorsel]) -> (HashTable<Place>, Vec<Place>) {
 }
 
 fn ranks_of(morsels: &[ProvenMorsel]) -> Vec<Vec<u32>> {
-    let mut all = Persons::default();
+    let mut all = Numbering::default();
     let numbers_of = |morsel: &ProvenMorsel| morsel.persons.texts().map(|person| all.number(person)).collect();
     let mut numbers: Vec<Vec<u32>> = morsels.iter().map(numbers_of).collect();
-    let ranks = all.ranks();
+    let ranks = all.end().ranks();
     numbers.iter_mut().flatten().for_each(|number| *number = ranks.get(*number as usize).copied().unwrap_or_default());
     numbers
 }

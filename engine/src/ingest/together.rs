@@ -111,7 +111,6 @@ async fn identify(index: usize, kind: TranscriptKind, source: Source, door: Door
     let bytes = fetch(&source).await?;
     let identify = move || {
         let digests = Digests::of(&bytes, SourceKind::Transcript(kind), door.threads);
-        bytes.release(0..bytes.len());
         let is_new = door.ledger.progress(&digests.id) != Some(Progress::Complete);
         Candidate { index, kind, digests, is_new }
     };

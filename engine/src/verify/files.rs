@@ -8,15 +8,15 @@ use std::time::Instant;
 
 use futures::{StreamExt, stream};
 use gristmill_connectors::source::{Source, SourceKind, fetch};
-use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH};
+use gristmill_schemas::container::{Container, ContainerLimits};
 use gristmill_schemas::error::GrainError;
-use sha2::{Digest, Sha256};
 
 use super::VerifyOptions;
 use super::report::{Findings, Problem, Tally, VerifyReport};
 use crate::crew::Crew;
 use crate::error::{Context, EngineError, Result};
 use crate::ingest::admit::footer_differs;
+use crate::ingest::digests::footer_of;
 use crate::ingest::morsel::{Admitted, Beside, Content, Morsel, Morsels, Next};
 use crate::ingest::prove::prove;
 use crate::progress::WorkProgress;
@@ -167,8 +167,7 @@ fn check_footer(source: &Admitted, findings: &mut Findings) {
     let oddities = container.oddities().iter().copied().chain(container.broken_promises());
     oddities.for_each(|oddity| findings.mark(oddity.name(), 1));
     let file = container.file();
-    let body = file.get(..file.len() - FOOTER_LENGTH).unwrap_or_default();
-    if Sha256::digest(body)[..] != container.footer()[..] {
+    if footer_of(file) != *container.footer() {
         findings.bad(Problem::new(&source.uri, -1, &footer_differs(file.len())), 1);
     }
 }
