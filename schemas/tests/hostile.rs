@@ -204,6 +204,19 @@ fn a_container_cut_anywhere_is_refused() {
 }
 
 #[test]
+fn a_damaged_first_grain_that_begins_like_a_compressed_region_costs_that_grain_only() {
+    for magic in [[0x28, 0xB5, 0x2F, 0xFD], [0x04, 0x22, 0x4D, 0x18]] {
+        let mut damaged = belief(0);
+        damaged[..4].copy_from_slice(&magic);
+        let grains = [damaged, belief(1), belief(2)];
+        let file = container(&grains, Codec::None, None);
+        let opened = open(&file).unwrap();
+        assert_eq!((opened.codec(), opened.len()), (Codec::None, 3));
+        assert!(grains.iter().enumerate().all(|(at, grain)| opened.grain(at) == Some(grain)));
+    }
+}
+
+#[test]
 fn offsets_that_lie_are_refused() {
     let grains: Vec<_> = (0..3).map(belief).collect();
     let good = container(&grains, Codec::None, None);

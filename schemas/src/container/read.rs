@@ -289,17 +289,21 @@ fn split_offsets(body: &[u8], count: u32) -> Result<(&[[u8; 4]], &[u8]), GrainEr
     Ok((offsets, rest))
 }
 
-/// The codec that the region's first bytes show; they can't be mistaken for a grain's, which begins with its version byte
-/// or with an envelope's head.
+/// The codec that the region's first bytes show, whatever the header says: a whole grain's can't be mistaken for them, since it begins
+/// with its version byte or with an envelope's head. A damaged one's can, so that they don't count where flag, codec byte and offsets
+/// all say that nothing is compressed.
 fn codec_of(rest: &[u8], offsets: &[[u8; 4]], start: usize, header: &ContainerHeader) -> Codec {
-    let claimed = if header.flags.compressed() || header.codec != Codec::None { header.codec } else { Codec::None };
-    match rest.first_chunk::<4>() {
-        Some(&ZSTD_MAGIC) => Codec::Zstd,
-        Some(&LZ4_MAGIC) => Codec::Lz4,
-        _ if header.flags.compressed() && claimed == Codec::None => Codec::Zstd,
+    let is_flagged = header.flags.compressed();
+    let is_absolute = offsets.first() == Some(&(start as u32).to_be_bytes());
+    let begin = rest.first_chunk::<4>();
+    match header.codec {
+        Codec::None if !is_flagged && is_absolute => Codec::None,
+        _ if begin == Some(&ZSTD_MAGIC) => Codec::Zstd,
+        _ if begin == Some(&LZ4_MAGIC) => Codec::Lz4,
+        Codec::None if is_flagged => Codec::Zstd,
         // A codec byte alone, over absolute offsets and a grain's first byte, is a lie.
-        _ if !header.flags.compressed() && offsets.first() == Some(&(start as u32).to_be_bytes()) => Codec::None,
-        _ => claimed,
+        _ if !is_flagged && is_absolute => Codec::None,
+        claimed => claimed,
     }
 }
 
