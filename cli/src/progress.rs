@@ -44,11 +44,16 @@ impl Progress {
         let watched = Arc::clone(&done);
         let thread = match style {
             ProgressStyle::None => None,
-            ProgressStyle::Bar => Some(std::thread::spawn(move || bar(work, &position, &watched))),
-            ProgressStyle::Json => Some(std::thread::spawn(move || lines(work, &position, &watched))),
+            ProgressStyle::Bar => started(move || bar(work, &position, &watched)),
+            ProgressStyle::Json => started(move || lines(work, &position, &watched)),
         };
         Progress { done, thread }
     }
+}
+
+/// A thread that shows something; none if the system gives none, which is no reason to fail.
+fn started(show: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
+    std::thread::Builder::new().spawn(show).ok()
 }
 
 impl Drop for Progress {

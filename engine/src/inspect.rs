@@ -10,7 +10,7 @@ use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH, Manifest, Oddity};
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Header, Mode, Payload, TypeByte};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Header, Mode, Payload};
 use gristmill_schemas::sign::Delivery;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -182,11 +182,7 @@ impl Inspection {
                 return None;
             }
         };
-        let kind = match header.type_byte {
-            TypeByte::Standard(kind) => kind.name().to_owned(),
-            other => format!("type_0x{:02x}", other.byte()),
-        };
-        *self.types.entry(kind).or_default() += 1;
+        *self.types.entry(header.type_byte.to_string()).or_default() += 1;
         let flags = header.flags;
         let set = [
             ("signed", flags.signed()),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
-use gristmill_schemas::grain::GrainType;
+use gristmill_schemas::grain::TypeByte;
 use rustc_hash::FxBuildHasher;
 
 use super::glance::{Attention, Cells, Examiner, Glance, Session};
@@ -609,8 +609,6 @@ pub(super) fn selects(reasons: Reasons, extent: Extent) -> bool {
 
 /// The name of a type byte in plans.
 pub(super) fn type_name(byte: u8) -> String {
-    GrainType::ALL
-        .into_iter()
-        .find(|kind| *kind as u8 == byte)
-        .map_or_else(|| format!("type_0x{byte:02x}"), |kind| kind.name().to_owned())
+    // No grain of the lake has the byte that is none.
+    TypeByte::from_byte(byte).map(|kind| kind.to_string()).unwrap_or_default()
 }

@@ -281,16 +281,13 @@ impl<'a> Grain<'a> {
         self.header.type_byte.standard()
     }
 
-    /// The type's name: that of version 1.3 for a known byte, else the payload's own word, else `type_0x..`.
+    /// The type's name: that of version 1.3 for a standard byte, else the payload's own word, else what [`TypeByte`] shows.
     pub fn type_name(&self) -> std::borrow::Cow<'a, str> {
-        let TypeByte::Standard(kind) = self.header.type_byte else {
-            let own = self.get(Field::Type).and_then(|value| value.as_text());
-            return match own {
-                Some(own) => own.into(),
-                None => format!("type_0x{:02x}", self.header.type_byte.byte()).into(),
-            };
-        };
-        kind.name().into()
+        if let Some(kind) = self.grain_type() {
+            return kind.name().into();
+        }
+        let own = self.get(Field::Type).and_then(|value| value.as_text());
+        own.map_or_else(|| self.header.type_byte.to_string().into(), Into::into)
     }
 
     /// The value of `field`, if the grain has it.

@@ -133,6 +133,16 @@ impl TypeByte {
     }
 }
 
+/// The name that belongs to the byte, else the byte: `type_0xf0`.
+impl fmt::Display for TypeByte {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "type_0x{:02x}", self.byte()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,5 +160,11 @@ mod tests {
         assert_eq!(TypeByte::from_byte(0), None);
         assert_eq!(TypeByte::from_byte(0x0B), Some(TypeByte::Reserved(0x0B)));
         assert_eq!(TypeByte::from_byte(0xF0), Some(TypeByte::Domain(0xF0)));
+    }
+
+    #[test]
+    fn a_byte_is_shown_by_its_name_and_without_one_as_a_number() {
+        let shown = [0x01, 0x0B, 0x0E, 0xF0].map(|byte| TypeByte::from_byte(byte).unwrap().to_string());
+        assert_eq!(shown, ["belief", "skill", "type_0x0e", "type_0xf0"]);
     }
 }

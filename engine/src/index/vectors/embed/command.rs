@@ -54,7 +54,12 @@ impl CommandEmbedder {
         }
         let pipe = child.stdin.take();
         // A program may answer before it has read everything, so it is fed from another thread.
-        let feeder = std::thread::spawn(move || pipe.map_or(Ok(()), |mut pipe| pipe.write_all(input.as_bytes())));
+        let feed = move || pipe.map_or(Ok(()), |mut pipe| pipe.write_all(input.as_bytes()));
+        let feeder = std::thread::Builder::new().spawn(feed).map_err(|error| {
+            // It waits for texts that don't come; what it says to that has no reader.
+            _ = child.kill().and_then(|()| child.wait());
+            self.fault(error)
+        })?;
         let output = child.wait_with_output().map_err(|error| self.fault(error))?;
         // Whether everything was read shows in the number of answers.
         drop(feeder.join());
