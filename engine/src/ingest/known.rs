@@ -15,6 +15,8 @@ use crate::segment::{AddressIndex, SegmentId};
 #[derive(Debug, Clone, Default)]
 pub struct KnownAddresses {
     segments: Vec<(SegmentId, Arc<AddressIndex>)>,
+    /// What a dry run would have written: known by address, but nothing can be read of it.
+    pretended: Vec<Arc<AddressIndex>>,
     erased: ErasedGrains,
 }
 
@@ -51,6 +53,11 @@ impl KnownAddresses {
         self.segments.push((segment, Arc::new(index)));
     }
 
+    /// Adds a segment that a dry run would have written.
+    pub(super) fn pretend(&mut self, index: AddressIndex) {
+        self.pretended.push(Arc::new(index));
+    }
+
     fn contains_segment(&self, id: &SegmentId) -> bool {
         self.segments.iter().any(|(known, _)| known == id)
     }
@@ -85,9 +92,14 @@ impl KnownAddresses {
         Some(row)
     }
 
-    /// True if the lake has `address`.
+    /// True if the lake has `address`, or would have it if a dry run were none.
     pub fn contains(&self, address: &ContentAddress) -> bool {
-        self.find(address).is_some()
+        self.find(address).is_some() || self.is_pretended(address)
+    }
+
+    /// True if a dry run would have written `address`.
+    pub(super) fn is_pretended(&self, address: &ContentAddress) -> bool {
+        self.pretended.iter().any(|index| index.row_of(address).is_some())
     }
 }
 

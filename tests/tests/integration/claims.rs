@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use gristmill_engine::ingest::IngestOptions;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{ContainerOptions, ContainerWriter, IndexState, Manifest, VerificationStatus};
 use gristmill_schemas::grain::{EncodeOptions, Grain, Mode, Payload, authorization_message, encode_json};
@@ -142,6 +143,40 @@ async fn a_claim_about_a_grain_that_is_not_there_is_set_aside() {
     let (events, refused) = take_in(&mut lake, &[&here], vec![(absent.0, ended())]).await;
     assert_eq!((events.len(), refused.len()), (0, 1));
     assert!(refused[0].contains("has no grain"), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_of_several_batches_refuses_the_claims_that_the_run_itself_does() {
+    let key = SigningKey::from_seed(&[7; 32]);
+    let (old, locked, gone) = (belief("old", ""), belief("locked", &policy(&quorum_of(&key))), belief("gone", ""));
+    let held = belief("held", &policy(r#"{"mode": "hold", "protection_reason": "case"}"#));
+    let new = belief("new", &format!(r#", "derived_from": ["{}"]"#, old.0));
+    let folder = tempfile::tempdir().unwrap();
+    let written = |grains: &[&Encoded], states| std::fs::read(container(folder.path(), grains, states)).unwrap();
+    // More than a batch holds.
+    let filler: Vec<Encoded> = (0..1_300).map(|number| belief(&format!("{number:01000}"), "")).collect();
+    let first: Vec<&Encoded> = [&old, &locked, &gone].into_iter().chain(&filler).collect();
+    let first = written(&first, Vec::new());
+    let successor = authorized(&locked, &key);
+    let states = vec![
+        (old.0, superseded(&new)),
+        (locked.0, superseded(&successor)),
+        (gone.0, ended()),
+        (held.0, ended()),
+        (belief("nowhere", "").0, ended()),
+    ];
+    // One of the grains comes in both batches.
+    let second = written(&[&new, &successor, &gone, &held], states);
+    let files: [(&str, &[u8]); 2] = [("1.mg", &first), ("2.mg", &second)];
+    let options = IngestOptions { memory: 1 << 20, ..IngestOptions::default() };
+    let mut lake = TestLake::new().await;
+    let dry = lake.try_ingest(&files, &IngestOptions { dry_run: true, ..options.clone() }).await.unwrap();
+    let real = lake.try_ingest(&files, &options).await.unwrap();
+    assert!(real.version > 1, "a commit for each batch");
+    for report in [&dry, &real] {
+        assert_eq!((report.grains_written, report.duplicates, report.rejected), (1_306, 1, 2));
+    }
+    assert_eq!(dry.rejects_by_code, real.rejects_by_code);
 }
 
 #[tokio::test(flavor = "multi_thread")]
