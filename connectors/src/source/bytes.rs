@@ -57,7 +57,12 @@ impl SourceBytes {
         Ok(SourceBytes { _spool: Some(path), ..mapped })
     }
 
-    /// Gives the bytes in `range` to `take`, part by part and in order. A source of up to 64 MiB stays in memory for whoever reads it
+    /// True for a source of up to 64 MiB, which stays in memory when a pass went over it.
+    pub fn stays(&self) -> bool {
+        self.len() <= STAYING_BYTES
+    }
+
+    /// Gives the bytes in `range` to `take`, part by part and in order. A source that stays is there for whoever reads it
     /// next; of a larger one what was read is released, so that the pass counts for a few megabytes however large the source is.
     pub fn pass(&self, range: Range<usize>, mut take: impl FnMut(&[u8])) {
         let end = range.end.min(self.len());
@@ -66,7 +71,7 @@ impl SourceBytes {
             let part = next..end.min(next + PART_BYTES);
             next = part.end;
             take(self.get(part).unwrap_or_default());
-            if self.len() > STAYING_BYTES && (next - released >= RELEASED_BYTES || next == end) {
+            if !self.stays() && (next - released >= RELEASED_BYTES || next == end) {
                 self.release(released..next);
                 released = next;
             }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use gristmill_connectors::ConnectorError;
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
 use gristmill_connectors::transcript::grains::Linker;
@@ -63,6 +64,27 @@ pub(super) enum Admission {
     },
 }
 
+/// Who comes to the door at a time.
+pub(super) enum Arrival {
+    /// A source that is read together with others, in its turn.
+    InTurn(Source, Turn),
+    /// Sources that have nothing to do with each other, and are hashed together.
+    Beside(Vec<Source>),
+}
+
+/// How `sources` come to the door: in their order, those without a turn `together` at a time.
+pub(super) fn arrivals(sources: Vec<(Source, Option<Turn>)>, together: usize) -> Vec<Arrival> {
+    let mut arrivals = Vec::new();
+    for (source, turn) in sources {
+        match (turn, arrivals.last_mut()) {
+            (Some(turn), _) => arrivals.push(Arrival::InTurn(source, turn)),
+            (None, Some(Arrival::Beside(others))) if others.len() < together => others.push(source),
+            (None, _) => arrivals.push(Arrival::Beside(vec![source])),
+        }
+    }
+    arrivals
+}
+
 /// What admission needs to know.
 #[derive(Debug, Clone)]
 pub(super) struct Door {
@@ -82,20 +104,23 @@ pub(super) struct Door {
 const REJECT_BYTES: usize = 1 << 20;
 
 impl Door {
-    /// Fetches `source` and decides; with its `turn` if it is read together with others.
-    pub(super) async fn admit(self, source: Source, turn: Option<Turn>) -> Result<Admission> {
-        let fetched = fetch(&source).await;
-        let Some(Turn { kind, digests, tree, file, linker, next }) = turn else {
-            let bytes = match fetched {
-                Ok(bytes) => bytes,
-                Err(cause) => return Ok(Admission::Unreadable { cause, length: source.length.unwrap_or_default() }),
-            };
-            let judge = move || self.judge(source, bytes);
-            return tokio::task::spawn_blocking(judge).await.file("can't read", "a source")?;
+    /// Fetches who comes and decides on each.
+    pub(super) async fn admit(self, arrival: Arrival) -> Result<Vec<Admission>> {
+        let sources = match arrival {
+            Arrival::InTurn(source, turn) => return Ok(vec![self.admit_in_turn(source, turn).await?]),
+            Arrival::Beside(sources) => sources,
         };
+        let fetched = join_all(sources.iter().map(fetch)).await;
+        let judge = move || self.judge_each(sources.into_iter().zip(fetched).collect());
+        tokio::task::spawn_blocking(judge).await.file("can't read", "a source")?
+    }
+
+    async fn admit_in_turn(self, source: Source, turn: Turn) -> Result<Admission> {
+        let bytes = fetch(&source).await;
+        let Turn { kind, digests, tree, file, linker, next } = turn;
         // If the file before failed there is no run any more that could miss what it had to tell.
         let mut linker = linker.await.unwrap_or_default();
-        let bytes = fetched?;
+        let bytes = bytes?;
         let judge = move || {
             let linked = self.judge_linked(source, bytes, (kind, digests), (&tree, file), &mut linker, next.is_none());
             // The next one may be gone with the run.
@@ -110,13 +135,23 @@ impl Door {
         self.kind.or_else(|| SourceKind::detect(bytes, uri))
     }
 
-    fn judge(&self, source: Source, bytes: SourceBytes) -> Result<Admission> {
+    fn judge_each(&self, fetched: Vec<(Source, Result<SourceBytes, ConnectorError>)>) -> Result<Vec<Admission>> {
+        let of_a_kind = fetched.iter().map(|(source, bytes)| {
+            let bytes = bytes.as_ref().ok()?;
+            Some((bytes, self.kind_of(bytes, &source.uri)?))
+        });
+        let digests = Digests::of_each(&of_a_kind.collect::<Vec<_>>(), self.threads);
+        let judge = |((source, bytes), digests): ((Source, Result<SourceBytes, _>), Option<_>)| match (bytes, digests) {
+            (Err(cause), _) => Ok(Admission::Unreadable { cause, length: source.length.unwrap_or_default() }),
+            (Ok(bytes), None) => Ok(Admission::OfNoKind { uri: source.uri, length: bytes.len() as u64 }),
+            (Ok(bytes), Some((kind, digests))) => self.judge(source, bytes, kind, digests),
+        };
+        fetched.into_iter().zip(digests).map(judge).collect()
+    }
+
+    fn judge(&self, source: Source, bytes: SourceBytes, kind: SourceKind, digests: Digests) -> Result<Admission> {
         let uri = source.uri;
         let length = bytes.len() as u64;
-        let Some(kind) = self.kind_of(&bytes, &uri) else {
-            return Ok(Admission::OfNoKind { uri, length });
-        };
-        let digests = Digests::of(&bytes, kind, self.threads);
         let (next, again) = match self.ledger.progress(&digests.id) {
             Some(Progress::Complete) if holds_grains(kind) && self.retried.contains(&digests.id) => (0, true),
             Some(Progress::Complete) => return Ok(Admission::Known { length }),

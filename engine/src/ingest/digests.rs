@@ -13,6 +13,8 @@ use gristmill_connectors::threads;
 use gristmill_schemas::container::FOOTER_LENGTH;
 use sha2::{Digest, Sha256};
 
+use crate::hash::sha256_each;
+
 /// Bytes below which a second thread isn't worth its start.
 const ALONE_BYTES: usize = 4 << 20;
 
@@ -25,34 +27,52 @@ pub(super) struct Digests {
 }
 
 impl Digests {
-    /// Of a source of the kind `kind`, on at most `wanted` threads; 0 for one per core. A container is read once for both hashes, on one
-    /// thread: SHA-256 knows no other way.
-    pub(super) fn of(bytes: &SourceBytes, kind: SourceKind, wanted: usize) -> Digests {
-        let (id, footer) = match kind {
-            SourceKind::Container => with_footer(bytes),
-            _ => (blake3_of(bytes, threads(wanted)), None),
+    /// Of a source that is no container, on at most `wanted` threads; 0 for one per core.
+    pub(super) fn of(bytes: &SourceBytes, wanted: usize) -> Digests {
+        Digests { id: blake3_of(bytes, threads(wanted)).to_hex().to_string(), footer: None }
+    }
+
+    /// Of each of `sources` whose bytes and kind are known, beside that kind. Containers are hashed on this thread, their footers side by
+    /// side.
+    pub(super) fn of_each(
+        sources: &[Option<(&SourceBytes, SourceKind)>],
+        wanted: usize,
+    ) -> Vec<Option<(SourceKind, Digests)>> {
+        let containers = sources.iter().flatten().filter(|(_, kind)| *kind == SourceKind::Container);
+        let mut footers = footers_of(&containers.map(|(bytes, _)| *bytes).collect::<Vec<_>>()).into_iter();
+        let mut digests = |(bytes, kind): (&SourceBytes, SourceKind)| match kind {
+            SourceKind::Container => (kind, Digests { footer: footers.next(), ..Digests::of(bytes, 1) }),
+            _ => (kind, Digests::of(bytes, wanted)),
         };
-        Digests { id: id.to_hex().to_string(), footer }
+        sources.iter().map(|source| source.map(&mut digests)).collect()
     }
 }
 
-fn with_footer(bytes: &SourceBytes) -> (blake3::Hash, Option<[u8; FOOTER_LENGTH]>) {
-    let mut before_footer = bytes.len().saturating_sub(FOOTER_LENGTH);
-    let (mut id, mut footer) = (blake3::Hasher::new(), Sha256::new());
-    bytes.pass(0..bytes.len(), |part| {
-        id.update(part);
-        let body = part.get(..before_footer).unwrap_or(part);
-        footer.update(body);
-        before_footer -= body.len();
-    });
-    (id.finalize(), (bytes.len() >= FOOTER_LENGTH).then(|| footer.finalize().into()))
+/// How many of so many sources each of `wanted` threads, 0 for one per core, hashes together: two if every thread has as many. Two long
+/// messages side by side take little more time than one ([`crate::hash`]), but more than on a core each.
+pub(crate) fn hashed_together(sources: usize, wanted: usize) -> usize {
+    (sources / threads(wanted)).clamp(1, 2)
 }
 
-/// SHA-256 of what stands before the footer of a container.
-pub(crate) fn footer_of(container: &SourceBytes) -> [u8; FOOTER_LENGTH] {
+/// SHA-256 of what stands before the footer of each container: side by side, unless one of them is too large to stay in memory meanwhile.
+pub(crate) fn footers_of(containers: &[&SourceBytes]) -> Vec<[u8; FOOTER_LENGTH]> {
+    if containers.len() < 2 || !containers.iter().all(|container| container.stays()) {
+        return containers.iter().map(|container| footer_of(container)).collect();
+    }
+    let mut footers = vec![[0; FOOTER_LENGTH]; containers.len()];
+    sha256_each(&mut footers, |at| containers.get(at).map_or(&[], |container| &container[..body_length(container)]));
+    footers
+}
+
+fn footer_of(container: &SourceBytes) -> [u8; FOOTER_LENGTH] {
     let mut footer = Sha256::new();
-    container.pass(0..container.len().saturating_sub(FOOTER_LENGTH), |part| footer.update(part));
+    container.pass(0..body_length(container), |part| footer.update(part));
     footer.finalize().into()
+}
+
+/// Bytes before the footer.
+fn body_length(container: &[u8]) -> usize {
+    container.len().saturating_sub(FOOTER_LENGTH)
 }
 
 /// BLAKE3 of `bytes` on so many threads.
@@ -102,11 +122,30 @@ mod tests {
             for threads in [1, 2, 3, 8] {
                 assert_eq!(blake3_of(&source, threads), blake3::hash(bytes), "{length} bytes on {threads} threads");
             }
-            let (id, footer) = with_footer(&source);
-            assert_eq!(id, blake3::hash(bytes));
-            let body = length.checked_sub(FOOTER_LENGTH).map(|body| Sha256::digest(&bytes[..body]).into());
-            assert_eq!(footer, body);
-            assert!(body.is_none_or(|body| footer_of(&source) == body));
+        }
+    }
+    #[test]
+    fn the_footers_of_several_containers_are_those_of_each() {
+        let content: Vec<u8> = (0..300_000_u32).map(|at| (at >> 3) as u8).collect();
+        let sources: Vec<SourceBytes> =
+            [300_000, 31, 32, 0, 1_000].into_iter().map(|length| content[..length].to_vec().into()).collect();
+        let told: Vec<_> = sources
+            .iter()
+            .zip([SourceKind::Container, SourceKind::Frames, SourceKind::Container, SourceKind::Container])
+            .map(Some)
+            .chain([None])
+            .collect();
+        for beside in [0..1, 0..2, 0..5, 2..4, 4..5, 5..5] {
+            let digests = Digests::of_each(&told[beside.clone()], 2);
+            assert_eq!(digests.len(), beside.len());
+            for (found, source) in digests.iter().zip(&told[beside]) {
+                assert_eq!(found.is_some(), source.is_some());
+                let Some(((found_kind, found), (bytes, kind))) = found.as_ref().zip(*source) else { continue };
+                assert_eq!(*found_kind, kind);
+                assert_eq!(found.id, blake3::hash(bytes).to_hex().to_string());
+                let footer = Sha256::digest(&bytes[..body_length(bytes)]).into();
+                assert_eq!(found.footer, (kind == SourceKind::Container).then_some(footer));
+            }
         }
     }
 }

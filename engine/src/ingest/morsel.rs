@@ -67,12 +67,17 @@ impl Admitted {
         }
     }
 
+    /// The container, if it is one.
+    pub(crate) fn container(&self) -> Option<&Container<SourceBytes>> {
+        match &self.content {
+            Content::Container(container) => Some(container),
+            Content::Frames(_) | Content::Blob(_) => None,
+        }
+    }
+
     /// The lifecycle state that came with the source.
     pub(crate) fn manifest(&self) -> impl Iterator<Item = (&ContentAddress, &IndexState)> {
-        let manifest = match &self.content {
-            Content::Container(container) => container.manifest(),
-            _ => None,
-        };
+        let manifest = self.container().and_then(Container::manifest);
         let told = self.beside.states.iter().map(|(address, state)| (address, state));
         manifest.into_iter().flat_map(|manifest| &manifest.entries).chain(told)
     }

@@ -18,9 +18,10 @@ use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
 use gristmill_schemas::sign::{KeyResolver, SelfContained};
 use rayon::prelude::*;
 
-use super::admit::{Admission, Door};
+use super::admit::{Admission, Door, arrivals};
 use super::batch::{Batch, BatchLimits};
 use super::claims;
+use super::digests::hashed_together;
 use super::known::KnownAddresses;
 use super::morsel::{Admitted, Morsels, Next};
 use super::plan::plan;
@@ -104,10 +105,13 @@ pub async fn ingest(
     let total = sources.iter().filter_map(|source| source.length).sum();
     progress.total_bytes.store(total, Ordering::Relaxed);
     let door = run.door().await?;
-    let sources = arrange(sources, &door, options.memory).await?;
-    let mut admissions = stream::iter(sources).map(|(source, turn)| door.clone().admit(source, turn)).buffered(AHEAD);
-    while let Some(admission) = admissions.next().await {
-        run.take(admission?).await?;
+    let together = hashed_together(sources.len(), options.threads);
+    let arrivals = arrivals(arrange(sources, &door, options.memory).await?, together);
+    let mut admissions = stream::iter(arrivals).map(|arrival| door.clone().admit(arrival)).buffered(AHEAD / together);
+    while let Some(admitted) = admissions.next().await {
+        for admission in admitted? {
+            run.take(admission).await?;
+        }
     }
     run.strays.tell();
     let mut report = run.end().await?;

@@ -11,7 +11,7 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
 use gristmill_schemas::sign::{KeyResolver, SelfContained};
 
-use super::admit::{Admission, Door};
+use super::admit::{Admission, Arrival, Door};
 use super::morsel::{Morsel, Morsels, Next};
 use super::prove::{Judgement, prove};
 use super::proven::Place;
@@ -57,11 +57,11 @@ impl FileScan {
         let limits = ContainerLimits::default();
         let door = Door { ledger: Arc::default(), retried: Arc::default(), kind, limits, threads: 0, now };
         let refused = |error| EngineError::Refused { source_uri: uri.clone(), error };
-        let admitted = match door.admit(source, None).await? {
-            Admission::Granted { source, .. } => source,
-            Admission::Unreadable { cause, .. } => return Err(cause.into()),
-            Admission::Refused { error, .. } => return Err(refused(error)),
-            Admission::OfNoKind { .. } | Admission::Known { .. } => {
+        let admitted = match door.admit(Arrival::Beside(vec![source])).await?.pop() {
+            Some(Admission::Granted { source, .. }) => source,
+            Some(Admission::Unreadable { cause, .. }) => return Err(cause.into()),
+            Some(Admission::Refused { error, .. }) => return Err(refused(error)),
+            Some(Admission::OfNoKind { .. } | Admission::Known { .. }) | None => {
                 return Err(refused(GrainError::corrupt(
                     0,
                     "it is neither a container, frames, a grain nor a transcript",

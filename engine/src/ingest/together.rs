@@ -110,7 +110,7 @@ async fn candidates(traffic: Vec<(usize, TranscriptKind)>, sources: &[Source], d
 async fn identify(index: usize, kind: TranscriptKind, source: Source, door: Door) -> Result<Candidate> {
     let bytes = fetch(&source).await?;
     let identify = move || {
-        let digests = Digests::of(&bytes, SourceKind::Transcript(kind), door.threads);
+        let digests = Digests::of(&bytes, door.threads);
         let is_new = door.ledger.progress(&digests.id) != Some(Progress::Complete);
         Candidate { index, kind, digests, is_new }
     };

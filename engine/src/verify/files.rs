@@ -16,7 +16,7 @@ use super::report::{Findings, Problem, Tally, VerifyReport};
 use crate::crew::Crew;
 use crate::error::{Context, EngineError, Result};
 use crate::ingest::admit::footer_differs;
-use crate::ingest::digests::footer_of;
+use crate::ingest::digests::{footers_of, hashed_together};
 use crate::ingest::morsel::{Admitted, Beside, Content, Morsel, Morsels, Next};
 use crate::ingest::prove::prove;
 use crate::progress::WorkProgress;
@@ -36,13 +36,14 @@ pub async fn verify_sources(
     let started = Instant::now();
     progress.total_bytes.store(sources.iter().filter_map(|source| source.length).sum(), Ordering::Relaxed);
     let options = Arc::new(options.clone());
-    let mut opened = stream::iter(sources).map(|source| open(source, Arc::clone(&options))).buffered(AHEAD);
+    let together = hashed_together(sources.len(), options.threads);
+    let opened = stream::iter(sources).map(|source| open(source, Arc::clone(&options))).buffered(AHEAD);
+    let mut opened = opened.chunks(together);
     let mut tally = Tally::new(options.problems);
     let mut crew: Crew<(u64, Findings)> = Crew::new(options.threads);
     let mut number = 0;
-    while let Some(source) = opened.next().await {
-        let Some(jobs) = jobs_of(source?, &mut tally) else { continue };
-        for job in jobs {
+    while let Some(sources) = opened.next().await {
+        for job in jobs_of(sources.into_iter().collect::<Result<_>>()?, &mut tally) {
             if progress.is_stopped() {
                 return Err(EngineError::Interrupted);
             }
@@ -94,27 +95,32 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
     tokio::task::spawn_blocking(open).await.file("can't read", "a source")
 }
 
-/// What is to be done about a source.
-fn jobs_of(source: Opened, tally: &mut Tally) -> Option<Box<dyn Iterator<Item = Job> + Send>> {
+/// What is to be done about `sources`, whose footers are hashed together.
+fn jobs_of(sources: Vec<Opened>, tally: &mut Tally) -> impl Iterator<Item = Job> + use<> {
     let report = tally.report();
-    match source {
-        Opened::OfNoKind { uri } => {
-            tracing::warn!(source = uri, "passed over: it is neither a container, frames nor a grain");
-            report.skipped_files += 1;
-            None
-        }
-        Opened::Damaged { uri, length, error } => {
-            report.files += 1;
-            report.bytes += length;
-            Some(Box::new(std::iter::once(Job::Tell(Problem::new(&uri, -1, &error)))))
-        }
-        Opened::Whole(source) => {
-            report.files += 1;
-            report.bytes += source.length();
-            let footer = matches!(source.content, Content::Container(_)).then(|| Job::Footer(Arc::clone(&source)));
-            Some(Box::new(footer.into_iter().chain(Parts(Morsels::new(source, 0)))))
+    let (mut told, mut containers, mut whole) = (Vec::new(), Vec::new(), Vec::new());
+    for source in sources {
+        match source {
+            Opened::OfNoKind { uri } => {
+                tracing::warn!(source = uri, "passed over: it is neither a container, frames nor a grain");
+                report.skipped_files += 1;
+            }
+            Opened::Damaged { uri, length, error } => {
+                report.files += 1;
+                report.bytes += length;
+                told.push(Job::Tell(Problem::new(&uri, -1, &error)));
+            }
+            Opened::Whole(source) => {
+                report.files += 1;
+                report.bytes += source.length();
+                containers.extend(source.container().is_some().then(|| Arc::clone(&source)));
+                whole.push(source);
+            }
         }
     }
+    let footers = (!containers.is_empty()).then_some(Job::Footers(containers));
+    let parts = whole.into_iter().flat_map(|source| Parts(Morsels::new(source, 0)));
+    told.into_iter().chain(footers).chain(parts)
 }
 
 /// The grains of a source, part by part.
@@ -137,8 +143,8 @@ impl Iterator for Parts {
 
 /// A piece of work for one core.
 enum Job {
-    /// Hash a container up to its footer.
-    Footer(Arc<Admitted>),
+    /// Check containers as wholes.
+    Footers(Vec<Arc<Admitted>>),
     /// Prove some grains.
     Grains(Morsel),
     /// Pass a problem on that is known already.
@@ -150,7 +156,7 @@ impl Job {
         let mut findings = Findings::default();
         match self {
             Job::Tell(problem) => findings.bad(problem, options.problems),
-            Job::Footer(source) => check_footer(&source, &mut findings),
+            Job::Footers(sources) => check_containers(&sources, options.problems, &mut findings),
             Job::Grains(morsel) => {
                 WorkProgress::add(&progress.bytes, morsel.bytes as u64);
                 WorkProgress::add(&progress.grains, morsel.len() as u64);
@@ -162,13 +168,16 @@ impl Job {
     }
 }
 
-fn check_footer(source: &Admitted, findings: &mut Findings) {
-    let Content::Container(container) = &source.content else { return };
-    let oddities = container.oddities().iter().copied().chain(container.broken_promises());
-    oddities.for_each(|oddity| findings.mark(oddity.name(), 1));
-    let file = container.file();
-    if footer_of(file) != *container.footer() {
-        findings.bad(Problem::new(&source.uri, -1, &footer_differs(file.len())), 1);
+/// Checks the footers of containers, and what their headers promise.
+fn check_containers(sources: &[Arc<Admitted>], problems: usize, findings: &mut Findings) {
+    let found: Vec<_> = sources.iter().filter_map(|source| Some((source, source.container()?))).collect();
+    let files: Vec<_> = found.iter().map(|(_, container)| container.file()).collect();
+    for ((source, container), footer) in found.iter().zip(footers_of(&files)) {
+        let oddities = container.oddities().iter().copied().chain(container.broken_promises());
+        oddities.for_each(|oddity| findings.mark(oddity.name(), 1));
+        if footer != *container.footer() {
+            findings.bad(Problem::new(&source.uri, -1, &footer_differs(container.file().len())), problems);
+        }
     }
 }
 

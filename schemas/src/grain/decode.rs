@@ -13,7 +13,7 @@ use super::payload::{Encoding, Payload};
 use super::raw::{RawValue, read_again, read_raw};
 use super::rules::{self, Rigor};
 use super::token::{Deviation, FieldKey, KeyOrder, NIL_IN_MAP, Reader, Token, read_field_key, read_key, skip};
-use super::types::{GrainType, TypeByte};
+use super::types::GrainType;
 use crate::error::{ErrorCode, GrainError};
 
 /// How much a reader accepts.
@@ -281,7 +281,7 @@ impl<'a> Grain<'a> {
         self.header.type_byte.standard()
     }
 
-    /// The type's name: that of version 1.3 for a standard byte, else the payload's own word, else what [`TypeByte`] shows.
+    /// The type's name: that of version 1.3 for a standard byte, else the payload's own word, else what [`TypeByte`](super::TypeByte) shows.
     pub fn type_name(&self) -> std::borrow::Cow<'a, str> {
         if let Some(kind) = self.grain_type() {
             return kind.name().into();
