@@ -58,6 +58,12 @@ impl KnownAddresses {
         self.pretended.push(Arc::new(index));
     }
 
+    /// Lets go of what the look-ups of a batch have touched, which is all of it: 36 bytes for every grain of the lake would count as
+    /// memory of the process until the next batch.
+    pub(super) fn release(&self) {
+        self.segments.iter().for_each(|(_, index)| index.release());
+    }
+
     fn contains_segment(&self, id: &SegmentId) -> bool {
         self.segments.iter().any(|(known, _)| known == id)
     }

@@ -626,6 +626,7 @@ impl Work {
         // After that it holds memory for nothing.
         let coming = self.coming.take();
         let plan = plan(&proven, &self.known, coming.as_deref());
+        self.known.release();
         drop(coming);
         if plan.order.is_empty() {
             return Ok((proven, None, LeftOut::of(&plan)));

@@ -108,6 +108,11 @@ impl AddressIndex {
         Ok(AddressIndex { bytes, count, directory_bits })
     }
 
+    /// Lets go of the pages that look-ups have touched; the next ones read them from the file again.
+    pub(crate) fn release(&self) {
+        self.bytes.release(0..self.bytes.len());
+    }
+
     /// How many addresses it has.
     pub fn len(&self) -> usize {
         self.count
