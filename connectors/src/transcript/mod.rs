@@ -7,19 +7,19 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | [`line`] | where are the lines, and what is wrong with those that can't be read? |
+//! | [`mod@line`] | where are the lines, and what is wrong with those that can't be read? |
 //! | [`traffic`] | which messages does one exchange tell of, and where in their conversation do they stand? |
 //! | [`tree`] | which of the many times that a message was seen counts, and what is its time? |
 //! | [`read`] | how are the lines of a file read in two passes, on several threads? |
-//! | [`first_pass`] | what is taken down in the first of them? |
-//! | [`guess`] | what can be made of a message before all are seen? |
+//! | `first_pass` | what is taken down in the first of them? |
+//! | `guess` | what can be made of a message before all are seen? |
 //! | [`said`] | which messages are in files that hold messages, not traffic? |
 //! | [`kind`] | what kind of transcript are these bytes? |
 //! | [`recast`] | how do batch files, bare bodies, archives and cassettes become exchange lines? |
 //! | [`claude_code`], [`codex`], [`mcp`] | which messages are in the logs of agents? |
 //! | [`memory`] | which facts, with which history, are in the exports of memory systems? |
 //! | [`sqlite`] | how is the canonical schema read and written? |
-//! | [`carried`] | how do grains that come as JSON stay what they are? |
+//! | `carried` | how do grains that come as JSON stay what they are? |
 //! | [`told`] | what do all these tell, in which parts? |
 //! | [`grains`] | which grains are all these messages, each once, each after what it refers to? |
 //! | [`spool`] | how does a transcript go where grains go? |

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | [`adapter`] | what must a provider's adapter do? The contract, in prose. |
 //! | [`transfer`] | how is the round trip lossless, whatever the adapter forgets? |
-//! | [`read`], [`write`] | what the frame does for an adapter: ids, positions, warnings; units, drops |
+//! | [`read`], [`mod@write`] | what the frame does for an adapter: ids, positions, warnings; units, drops |
 //! | [`residual`], [`place`], [`raw`] | the difference, where in the wire it belongs, how it travels |
 //! | [`usual`] | what every answer of an endpoint carries, so that no residual has to |
 //! | [`anthropic`], [`openai_chat`], [`openai_responses`], [`openrouter`], [`gemini`], [`ollama`], [`bedrock_converse`] | one provider dialect each |

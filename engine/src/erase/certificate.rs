@@ -36,7 +36,7 @@ pub(super) const KEY_REMINDER: &str = " Copies of the keyring and of the file of
 /// What a certificate says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// [`FORMAT`].
+    /// The name and version of what is written here: `gristmill-erasure-certificate/1`.
     pub format: String,
     /// The erasure's name.
     pub id: String,

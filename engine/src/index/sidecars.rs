@@ -136,7 +136,7 @@ impl Sidecars {
     }
 
     /// What is asked of nearly every row, for each of `segments`; `None` if it isn't known of all of them, because their
-    /// addresses can't be used, they have more than [`FACTS`] bytes of it together, or they are not on this machine.
+    /// addresses can't be used, they have more than `FACTS` bytes of it together, or they are not on this machine.
     pub async fn facts(&self, location: &LakeLocation, segments: &[Segment]) -> Option<Vec<Arc<RowFacts>>> {
         let rows: u64 = segments.iter().map(|segment| segment.file.rows).sum();
         if rows.saturating_mul(ROW_BYTES) > FACTS {

@@ -25,7 +25,7 @@ impl KnownAddresses {
     /// memory, with a warning.
     ///
     /// # Errors
-    /// [`EngineError::File`] if a segment itself can't be read.
+    /// [`EngineError::File`](crate::error::EngineError::File) if a segment itself can't be read.
     pub async fn load(lake: &Lake) -> Result<KnownAddresses> {
         let mut known = KnownAddresses::default();
         known.extend(lake).await?;

@@ -62,7 +62,7 @@ impl Ledger {
     /// Reads the ledger of `grains` as of the version that the handle sees.
     ///
     /// # Errors
-    /// [`EngineError::File`].
+    /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn load(grains: &Table) -> Result<Ledger> {
         let mut ledger = Ledger::default();
         let log = format!("{}/_delta_log", grains.name());

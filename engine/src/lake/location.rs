@@ -30,7 +30,7 @@ impl LakeLocation {
     /// The lake at `uri`: a folder, or an `s3://`, `gs://` or `az://` URI. The folder is made if it isn't there.
     ///
     /// # Errors
-    /// [`EngineError::Connector`] if no store serves the URI.
+    /// [`EngineError::Connector`](crate::error::EngineError::Connector) if no store serves the URI.
     pub fn new(uri: &str) -> Result<LakeLocation> {
         match uri.strip_prefix("file://") {
             Some(path) => Self::local(FilePath::new(path)),
@@ -98,7 +98,7 @@ impl LakeLocation {
     /// the lake is a folder.
     ///
     /// # Errors
-    /// [`EngineError::File`].
+    /// [`EngineError::File`](crate::error::EngineError::File).
     pub fn scratch_file(&self) -> Result<tempfile::NamedTempFile> {
         let made = match &self.folder {
             Some(folder) => {
@@ -114,7 +114,7 @@ impl LakeLocation {
     /// Its bytes are on the disk before it shows.
     ///
     /// # Errors
-    /// [`EngineError::File`].
+    /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn publish(&self, file: tempfile::NamedTempFile, path: &Path) -> Result<()> {
         if let Some(target) = self.local_path(path) {
             return tokio::task::spawn_blocking(move || publish_local(file, &target))
@@ -136,7 +136,7 @@ impl LakeLocation {
     /// The files below `folder`, in the order of their paths.
     ///
     /// # Errors
-    /// [`EngineError::File`].
+    /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>> {
         let prefix = Path::from(folder);
         let mut files: Vec<_> = self.store.list(Some(&prefix)).try_collect().await.file("can't list", folder)?;
@@ -147,7 +147,7 @@ impl LakeLocation {
     /// Deletes the file `path`; one that isn't there is no error.
     ///
     /// # Errors
-    /// [`EngineError::File`].
+    /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn delete(&self, path: &Path) -> Result<()> {
         match self.store.delete(path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),

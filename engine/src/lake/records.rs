@@ -14,7 +14,7 @@ impl LakeLocation {
     /// The bytes of the lake's file `path`: mapped where the lake is a folder, fetched where it isn't.
     ///
     /// # Errors
-    /// [`EngineError::Connector`].
+    /// [`EngineError::Connector`](crate::error::EngineError::Connector).
     pub async fn read(&self, path: &object_store::path::Path) -> Result<gristmill_connectors::source::SourceBytes> {
         use gristmill_connectors::source::{Location, Source, SourceBytes, fetch};
         if let Some(local) = self.local_path(path) {
@@ -29,7 +29,7 @@ impl Table {
     /// Writes `batch` as a new data file, which is part of the table only when a commit names it.
     ///
     /// # Errors
-    /// [`EngineError::File`].
+    /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn write_file(&self, batch: &RecordBatch) -> Result<DataFile> {
         self.write_file_as(&SegmentId::new(), batch).await
     }
@@ -50,7 +50,7 @@ impl Table {
     /// All rows of the table, with just `columns`.
     ///
     /// # Errors
-    /// [`EngineError::File`], [`EngineError::Delta`].
+    /// [`EngineError::File`](crate::error::EngineError::File), [`EngineError::Delta`](crate::error::EngineError::Delta).
     pub async fn read_columns(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
         self.each_batch(columns, |batch| batches.push(batch)).await?;

@@ -87,7 +87,7 @@ impl AddressIndex {
     /// Opens the index in `bytes` after checking all of it. Reads every byte once.
     ///
     /// # Errors
-    /// [`DamagedIndex`] if it isn't whole.
+    /// `DamagedIndex` if it isn't whole.
     pub fn open(bytes: SourceBytes) -> Result<AddressIndex, DamagedIndex> {
         let head = bytes.first_chunk::<HEADER>().ok_or(DamagedIndex("shorter than its head"))?;
         if !head.starts_with(MAGIC) {

@@ -3,7 +3,7 @@
 //! Compatibility-decomposed, lower case, composed again, without invisible characters, with single blanks. Accents stay:
 //! José isn't Jose. Typographic apostrophes and hyphens are the plain ones. What is compared is always folded on both sides.
 //!
-//! Text may also be written with escapes, as JSON inside of a string is: [`unescaped`] undoes them.
+//! Text may also be written with escapes, as JSON inside of a string is: `unescaped` undoes them.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;

@@ -68,8 +68,8 @@ pub trait GrainWriter: Send + Sync {
     /// Appends a grain; when it answers, the grain and what it supersedes are committed together.
     ///
     /// # Errors
-    /// [`ExecutionError::Refused`] if a policy or the rules of grains forbid it, [`ExecutionError::Engine`] if the lake
-    /// can't be written. Nothing was committed then.
+    /// [`ExecutionError::Refused`](super::ExecutionError::Refused) if a policy or the rules of grains forbid it,
+    /// [`ExecutionError::Engine`](super::ExecutionError::Engine) if the lake can't be written. Nothing was committed then.
     async fn append(&self, write: Write) -> Result<()>;
 }
 

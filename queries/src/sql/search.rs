@@ -93,7 +93,7 @@ impl SearchMode {
 ///
 /// # Errors
 /// A refused search ([`TextQueryError`](gristmill_engine::index::fulltext::TextQueryError)) or whatever reading the lake says,
-/// as [`DataFusionError`].
+/// as [`DataFusionError`](datafusion::error::DataFusionError).
 pub async fn search(
     context: &SessionContext,
     lake: &Lake,

@@ -1,6 +1,6 @@
 //! Runs conformance files against the real code.
 //!
-//! A file is dispatched on its own fields, never on its name or on particular cases: each family of files ([`oms`], [`cal`],
+//! A file is dispatched on its own fields, never on its name or on particular cases: each family of files (`oms`, `cal`,
 //! …) says whether it knows the shape. What lives here: the frame and the report. What doesn't: any implementation; a
 //! family module only translates a case into calls of the public libraries.
 

@@ -2,10 +2,10 @@
 //!
 //! | export | a fact is | versions of one fact |
 //! |---|---|---|
-//! | [`mem0`] | a memory of a user | the events of its history |
-//! | [`letta`] | a memory block or passage of an agent | the checkpoints of a block |
-//! | [`zep`] | an edge of the graph | edges that invalidate each other |
-//! | [`langgraph`] | an item of a store, a channel of a thread | writes to the same key |
+//! | `mem0` | a memory of a user | the events of its history |
+//! | `letta` | a memory block or passage of an agent | the checkpoints of a block |
+//! | `zep` | an edge of the graph | edges that invalidate each other |
+//! | `langgraph` | an item of a store, a channel of a thread | writes to the same key |
 //!
 //! A version is a grain of its own and takes the place of the one before it; what was deleted, or expired without a successor, ends.
 //! Members of an export that no field of a grain can hold stand in `context` under the system's name.

@@ -6,7 +6,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | [`read`] | what is in a database? |
-//! | [`write`] | how do messages become one? |
+//! | [`mod@write`] | how do messages become one? |
 //! | `branch` | which conversations are in it, if it knows which message each follows? |
 
 mod branch;

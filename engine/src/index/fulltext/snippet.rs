@@ -11,7 +11,7 @@ use crate::text::{text_fields, visit_texts};
 pub struct Highlight {
     /// The fields in which a wanted phrase stands, in the order of the type's text.
     pub fields: Vec<Field>,
-    /// The text around the first match of the text that has most of the search, at most [`SNIPPET_BYTES`] of it; `…` stands
+    /// The text around the first match of the text that has most of the search, at most `SNIPPET_BYTES` of it; `…` stands
     /// for what is left out.
     pub snippet: String,
 }
