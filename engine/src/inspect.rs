@@ -8,14 +8,14 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat, Utc};
 use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH, Manifest, Oddity};
+use gristmill_schemas::container::{Container, ContainerLimits, Manifest, Oddity};
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Header, Mode, Payload};
 use gristmill_schemas::sign::Delivery;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use crate::error::{Context, Result};
+use crate::ingest::digests::footer_of;
 use crate::ingest::morsel::{Admitted, Beside, Content, Morsels, Next};
 
 /// What is in a file.
@@ -201,8 +201,7 @@ impl Inspection {
 fn inspect_container(container: &Container<SourceBytes>) -> ContainerInspection {
     let header = container.header();
     let file = container.file();
-    let body = file.get(..file.len() - FOOTER_LENGTH).unwrap_or_default();
-    let is_whole = Sha256::digest(body)[..] == container.footer()[..];
+    let is_whole = footer_of(file) == *container.footer();
     ContainerInspection {
         sorted: header.flags.sorted(),
         deduplicated: header.flags.deduplicated(),

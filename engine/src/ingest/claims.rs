@@ -47,30 +47,27 @@ pub(super) async fn judge(
 ) -> Result<Judged> {
     let harmless = claims.extract_if(.., |claim| !takes_away(claim)).collect();
     let mut judged = Judged { permitted: harmless, denied: Vec::new() };
-    let acts = claims;
-    if acts.is_empty() {
+    if claims.is_empty() {
         return Ok(judged);
     }
-    judged.permitted.reserve(acts.len());
-    let successors: HashSet<ContentAddress> = acts.iter().filter_map(successor_of).collect();
+    judged.permitted.reserve(claims.len());
+    let successors: HashSet<ContentAddress> = claims.iter().filter_map(successor_of).collect();
     let delivered = delivered(lake, known, successors.iter().filter(|address| batch.find(address).is_none())).await?;
-    let bytes_of = |address: ContentAddress| {
-        let bytes = batch.find(&address).map(|(morsel, row)| morsel.morsel.item(row.item as usize));
-        bytes.or_else(|| delivered.get(&address).map(Vec::as_slice))
+    let bytes_of = |address: &ContentAddress| {
+        let bytes = batch.find(address).map(|(morsel, row)| morsel.morsel.item(row.item as usize));
+        bytes.or_else(|| delivered.get(address).map(Vec::as_slice))
     };
-    let read: Vec<_> =
-        acts.iter().map(|claim| Claimed::read(claim, successor_of(claim).and_then(bytes_of), resolver)).collect();
-    let ground = ground(lake, known, batch, &acts, &read).await?;
+    let read: Vec<_> = claims.iter().map(|claim| Claimed::read(claim, bytes_of, resolver)).collect();
+    let ground = ground(lake, known, batch, &read).await?;
     let gate = Gate { now: (now / 1_000_000).max(0) as u64, known: &ground };
     let is_out_of_sight = |address: &ContentAddress| known.is_pretended(address) && !batch.contains(address);
-    for (claim, read) in acts.into_iter().zip(read) {
-        let successor = successor_of(&claim);
-        if successor.iter().chain(read.iter().flat_map(Claimed::rests_on)).any(is_out_of_sight) {
-            judged.permitted.push(claim);
-            continue;
-        }
-        match read.and_then(|Claimed { target, act, requester }| gate.judge(&target, &act, &requester)) {
-            Ok(_) => judged.permitted.push(claim),
+    let judge = |claimed: Claimed| match claimed.rests_on().any(is_out_of_sight) {
+        true => Ok(()),
+        false => gate.judge(&claimed.target, &claimed.act, &claimed.requester).map(drop),
+    };
+    for (claim, read) in claims.into_iter().zip(read) {
+        match read.and_then(judge) {
+            Ok(()) => judged.permitted.push(claim),
             Err(error) => judged.denied.push((claim, error)),
         }
     }
@@ -94,15 +91,22 @@ fn successor_of(claim: &StateRow) -> Option<ContentAddress> {
 /// What a claim tells of, as the gate wants to know it.
 struct Claimed {
     target: ContentAddress,
+    /// The superseding grain, known or not.
+    successor: Option<ContentAddress>,
     act: Act,
     requester: Requester,
 }
 
 impl Claimed {
-    /// `successor` are the delivered bytes of the superseding grain, if it is known.
-    fn read(claim: &StateRow, successor: Option<&[u8]>, resolver: &dyn KeyResolver) -> Result<Claimed, GrainError> {
+    /// `bytes_of` knows the delivered bytes of superseding grains.
+    fn read<'b>(
+        claim: &StateRow,
+        bytes_of: impl Fn(&ContentAddress) -> Option<&'b [u8]>,
+        resolver: &dyn KeyResolver,
+    ) -> Result<Claimed, GrainError> {
         let target = claim.content_address.parse()?;
-        let (act, requester) = match successor {
+        let successor = successor_of(claim);
+        let (act, requester) = match successor.as_ref().and_then(bytes_of) {
             Some(bytes) => {
                 let delivery = Delivery::open(bytes)?;
                 let payload = Payload::open(delivery.blob(), DEFAULT_PAYLOAD_LIMIT)?;
@@ -113,7 +117,7 @@ impl Claimed {
             None if claim.event == LifecycleEvent::Contradicted => (Act::Contradict, Requester::default()),
             None => (Act::Retract, Requester::default()),
         };
-        Ok(Claimed { target, act, requester })
+        Ok(Claimed { target, successor, act, requester })
     }
 
     /// The grains without which it can't be judged.
@@ -122,17 +126,16 @@ impl Claimed {
             Act::Supersede(successor) => &*successor.evidence,
             _ => &[],
         };
-        std::iter::once(&self.target).chain(evidence)
+        std::iter::once(&self.target).chain(&self.successor).chain(evidence)
     }
 }
 
-/// The facts that the gate needs for `claims`, which tell of the acts `read`: those of the targets, of what the superseding grains name, and
-/// of their ancestors, from the lake and, where it doesn't have them, from the batch.
+/// The facts that the gate needs for the claims that were `read`: those of the targets, of what the superseding grains name, and of their
+/// ancestors, from the lake and, where it doesn't have them, from the batch.
 async fn ground(
     lake: &Lake,
     known: &KnownAddresses,
     batch: &ProvenBatch,
-    claims: &[StateRow],
     read: &[Result<Claimed, GrainError>],
 ) -> Result<Ground> {
     let acts = || read.iter().flatten();
@@ -164,10 +167,8 @@ async fn ground(
     }
     ground.look_up(lake, known, outside, &targets).await?;
     // What is claimed to supersede does so for the grains that come after it in the chain.
-    for (claim, claimed) in claims.iter().zip(read) {
-        if let (Some(successor), Ok(claimed)) = (successor_of(claim), claimed) {
-            ground.add_superseded(&successor, claimed.target);
-        }
+    for Claimed { target, successor, .. } in acts() {
+        successor.iter().for_each(|successor| ground.add_superseded(successor, *target));
     }
     Ok(ground)
 }

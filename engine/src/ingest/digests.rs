@@ -64,7 +64,8 @@ pub(crate) fn footers_of(containers: &[&SourceBytes]) -> Vec<[u8; FOOTER_LENGTH]
     footers
 }
 
-fn footer_of(container: &SourceBytes) -> [u8; FOOTER_LENGTH] {
+/// SHA-256 of what stands before the footer of `container`.
+pub(crate) fn footer_of(container: &SourceBytes) -> [u8; FOOTER_LENGTH] {
     let mut footer = Sha256::new();
     container.pass(0..body_length(container), |part| footer.update(part));
     footer.finalize().into()
@@ -124,6 +125,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn the_footers_of_several_containers_are_those_of_each() {
         let content: Vec<u8> = (0..300_000_u32).map(|at| (at >> 3) as u8).collect();

@@ -77,8 +77,8 @@ pub(super) const OPENED_GRAINS: usize = 512;
 
 /// Touches the cache lines of `grains`. Whoever opens one after another waits for the memory each time, while loads on which nothing
 /// depends are under way together.
-pub(super) fn fetch<'g>(grains: impl Iterator<Item = &'g [u8]>) {
-    let touch = |grain: &[u8]| grain.iter().step_by(CACHE_LINE).take(FETCHED_LINES).fold(0, |sum, byte| sum ^ byte);
+pub(super) fn bring_into_cache<'g>(grains: impl Iterator<Item = &'g [u8]>) {
+    let touch = |grain: &[u8]| grain.iter().step_by(CACHE_LINE).take(FIRST_LINES).fold(0, |sum, byte| sum ^ byte);
     // Something must be made of what is loaded, or it isn't.
     std::hint::black_box(grains.map(touch).fold(0, |sum, part| sum ^ part));
 }
@@ -86,8 +86,8 @@ pub(super) fn fetch<'g>(grains: impl Iterator<Item = &'g [u8]>) {
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
-/// Lines of a grain that are fetched: what stands behind them is read in order, which the processor foresees.
-const FETCHED_LINES: usize = 16;
+/// Lines of a grain that are touched: what stands behind them is read in order, which the processor foresees.
+const FIRST_LINES: usize = 16;
 
 /// Opens, hashes, decodes and checks every grain of `morsel`.
 pub(crate) fn prove(morsel: Morsel, judgement: Judgement<'_>) -> ProvenMorsel {
@@ -108,7 +108,7 @@ fn prove_run(proven: &mut ProvenMorsel, numbering: &mut Numbering, first: usize,
     let ProvenMorsel { morsel, rows, rejects, marks, .. } = proven;
     let end = morsel.len().min(first + OPENED_GRAINS);
     let mut opened = Vec::with_capacity(end - first);
-    fetch((first..end).map(|item| morsel.item(item)));
+    bring_into_cache((first..end).map(|item| morsel.item(item)));
     let (mut item, mut bytes) = (first, 0);
     while item < end && bytes < OPENED_BYTES {
         match open(morsel.item(item), judgement) {

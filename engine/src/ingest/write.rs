@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::morsel::Admitted;
 use super::plan::Plan;
-use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow, fetch};
+use super::prove::{OPENED_GRAINS, ProvenMorsel, ProvenRow, bring_into_cache};
 use super::proven::Place;
 use crate::error::{Context, Result};
 use crate::index::{IndexBuilder, IndexKinds, SidecarFile};
@@ -132,7 +132,7 @@ pub(super) fn project(
     for places in places.chunks(OPENED_GRAINS) {
         let found = || places.iter().filter_map(|place| place.of(morsels));
         // Sorted rows lie anywhere in the input.
-        fetch(found().map(|(morsel, row)| morsel.morsel.item(row.item as usize)));
+        bring_into_cache(found().map(|(morsel, row)| morsel.morsel.item(row.item as usize)));
         let opened = found().map(|(morsel, row)| Opened::again(morsel, row, run)).collect::<Result<Vec<_>, _>>()?;
         append(&opened, run, columns)?;
     }
