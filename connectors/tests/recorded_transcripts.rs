@@ -9,6 +9,10 @@ use gristmill_connectors::transcript::grains::{GrainOutput, grains_of, read_grai
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::read::ReadOptions;
 use gristmill_connectors::transcript::told::told;
+use gristmill_connectors::wire::adapter::Adapter;
+use gristmill_connectors::wire::bare::bare_body;
+use gristmill_connectors::wire::dialect;
+use gristmill_schemas::json::Json;
 
 /// A folder of the material that isn't ours to commit: below `$GRISTMILL_SHARED`, else beside the checkout.
 fn shared(path: &str) -> Option<PathBuf> {
@@ -121,4 +125,91 @@ fn a_database_of_checkpoints_tells_what_its_snapshots_tell() {
     let database = messages("checkpoints.sqlite", TranscriptKind::Sqlite);
     assert!(!database.is_empty());
     assert_eq!(database, messages("history.jsonl", TranscriptKind::LangGraph));
+}
+
+/// Formats of the samples that are named when they are refused, each with a word of the name; of the others only their refusal is promised.
+const NAMED: [(&str, &str); 21] = [
+    ("aider", "Aider"),
+    ("atif", "ATIF"),
+    ("autogen", "AutoGen"),
+    ("continue", "Continue"),
+    ("gemini-cli", "Gemini CLI"),
+    ("google-ai-studio", "AI Studio"),
+    ("grok-export", "Grok"),
+    ("hermes", ""),
+    ("langfuse", "Langfuse"),
+    ("memos", "MemOS"),
+    ("opencode", "OpenCode"),
+    ("openhands", "OpenHands"),
+    ("openinference", "OpenInference"),
+    ("otel-otlp", "OTLP"),
+    ("otel-spans", "spans"),
+    ("vercel-ai", "Vercel"),
+    ("vscode-copilot", "Copilot"),
+    ("mcp-memory-service", "mcp-memory-service"),
+    ("memory-dumps", "dump of"),
+    ("cline", "messages without"),
+    ("mini-swe-agent", ""),
+];
+
+#[test]
+fn no_sample_of_another_format_is_taken_for_a_kind_that_is_read() {
+    let Some(folder) = shared("transcripts/formats") else { return };
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for sub in files(&folder).into_iter().filter(|path| path.is_dir()) {
+        let format = sub.file_name().unwrap().to_string_lossy().into_owned();
+        for file in files(&sub) {
+            seen += 1;
+            let (bytes, name) = (fs::read(&file).unwrap(), file.to_string_lossy().into_owned());
+            match TranscriptKind::detect(&bytes, &name) {
+                // A database is looked into when it is read: nothing comes out of these, and the fault says why.
+                Some(TranscriptKind::Sqlite) => {
+                    let (mut grains, mut faults) = (0, 0);
+                    grains_of(&bytes, TranscriptKind::Sqlite, ReadOptions::default(), &mut |output| match output {
+                        GrainOutput::Fault(_) => faults += 1,
+                        GrainOutput::Grain(..) | GrainOutput::Made(_) => grains += 1,
+                    });
+                    if (grains, faults) != (0, 1) {
+                        wrong.push(format!("{name}: {grains} grains and {faults} faults"));
+                    }
+                }
+                Some(kind) => wrong.push(format!("{name}: taken for {}", kind.name())),
+                None => {
+                    let reason = TranscriptKind::why_not(&bytes, &name);
+                    let word = NAMED.iter().find(|(known, _)| *known == format).map_or("", |(_, word)| word);
+                    if !reason.contains(word) {
+                        wrong.push(format!("{name}: {reason}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {seen} files:\n{}", wrong.len(), wrong.join("\n"));
+    assert_eq!(seen, 95);
+}
+
+#[test]
+fn recorded_bodies_are_understood_without_their_exchange() {
+    let Some(folder) = shared("transcripts/exchanges") else { return };
+    let mut lost = Vec::new();
+    let mut bodies = 0;
+    for line in all_lines(&folder) {
+        let Ok(json) = Json::parse(&line) else { continue };
+        for (half, is_known) in [
+            ("request", dialect::detect_request as fn(&Json) -> Option<&'static dyn Adapter>),
+            ("response", dialect::detect_response),
+        ] {
+            let Some(body) = json.get(half).filter(|body| is_known(body).is_some()) else { continue };
+            bodies += 1;
+            if bare_body(body).is_none() {
+                let members: Vec<_> = body.as_object().unwrap().iter().map(|(key, _)| key).collect();
+                let text = |key: &str| json.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+                lost.push(format!("{}/{} {half} {members:?}", text("provider"), text("endpoint")));
+            }
+        }
+    }
+    // Embeddings, speech and moderations have an `input`, too, and are no conversations.
+    lost.retain(|body| !["embed", "speech", "moderations"].iter().any(|end| body.contains(end)));
+    assert!(lost.is_empty(), "{} of {bodies}:\n{}", lost.len(), lost.join("\n"));
 }

@@ -2,10 +2,11 @@
 
 use gristmill_schemas::json::{Json, JsonError};
 
+use super::foreign::{ForeignFormat, foreign_bytes, foreign_format};
 use super::line::{LINE_LIMIT_BYTES, lines};
 use super::memory::{self, letta};
 use super::{codex, mcp, sqlite};
-use crate::wire::dialect;
+use crate::wire::bare::bare_body;
 use crate::wire::members::items;
 
 /// Declares the kinds, each with its name and what it is: all that the command line says of them.
@@ -53,15 +54,42 @@ kinds! {
     LangGraph "langgraph" "Items of a LangGraph store, and snapshots of its threads";
 }
 
-/// Lines that are looked at before a file is taken to be of no kind.
-const LOOK_LINES: usize = 8;
+/// Lines, or items of a list, that are looked at before a file is taken to be of no kind.
+const LOOK_LINES: usize = 32;
 
-/// Types of lines that only Codex writes.
-const CODEX_TYPES: [&str; 6] =
-    ["session_meta", "response_item", "event_msg", "turn_context", "thread.started", "item.completed"];
+/// Bytes of lines that are looked at; at least one line is.
+const LOOK_BYTES: usize = 1 << 20;
 
-/// Types of lines that Claude Code writes without an id.
-const CLAUDE_TYPES: [&str; 3] = ["summary", "file-history-snapshot", "queue-operation"];
+/// Types of lines that Codex writes, and the member that each has.
+const CODEX_TYPES: [(&str, &str); 6] = [
+    ("session_meta", "payload"),
+    ("response_item", "payload"),
+    ("event_msg", "payload"),
+    ("turn_context", "payload"),
+    ("thread.started", "thread_id"),
+    ("item.completed", "item"),
+];
+
+/// Types of lines that Claude Code writes without an id of the line, and a member that each has.
+const CLAUDE_NOTES: [(&str, &str); 6] = [
+    ("summary", "leafUuid"),
+    ("file-history-snapshot", "snapshot"),
+    ("queue-operation", "sessionId"),
+    ("last-prompt", "sessionId"),
+    ("permission-mode", "sessionId"),
+    ("custom-title", "sessionId"),
+];
+
+/// What a look at bytes found.
+#[derive(Debug, Clone, Copy)]
+enum Look {
+    /// A kind that is read.
+    Kind(TranscriptKind),
+    /// A format that is recognised and not read.
+    Foreign(&'static ForeignFormat),
+    /// Nothing that is known.
+    Unknown,
+}
 
 impl TranscriptKind {
     /// The kind of that name.
@@ -76,59 +104,178 @@ impl TranscriptKind {
     }
 
     /// The kind that the bytes show: by their first lines that are JSON, else by the file as a whole. `None` if they are no
-    /// transcript.
+    /// transcript that is read.
     pub fn detect(bytes: &[u8], uri: &str) -> Option<Self> {
-        if bytes.starts_with(sqlite::MAGIC) {
-            return Some(TranscriptKind::Sqlite);
+        match look(bytes, uri) {
+            Look::Kind(kind) => Some(kind),
+            Look::Foreign(_) | Look::Unknown => None,
         }
-        let first = bytes.trim_ascii_start().first()?;
-        if *first == b'"' {
-            return letta::unwrapped(bytes).is_some().then_some(TranscriptKind::Letta);
+    }
+
+    /// Why [`TranscriptKind::detect`] finds no kind in `bytes`, for people.
+    pub fn why_not(bytes: &[u8], uri: &str) -> String {
+        if bytes.is_empty() {
+            return "it is empty".to_owned();
         }
-        if !matches!(first, b'{' | b'[' | 0xef) {
-            return is_yaml_cassette(bytes, uri).then_some(TranscriptKind::Cassette);
+        if let Look::Foreign(format) = look(bytes, uri) {
+            return format!("looks like {}; not supported yet", format.name);
         }
-        let found = lines(bytes).take(LOOK_LINES).find_map(|line| of_line(&line.json(bytes).ok()?));
-        found.or_else(|| of_whole(bytes))
+        let hint = foreign_bytes(bytes).or_else(|| hint(bytes));
+        hint.unwrap_or("neither a container, frames, a grain nor a transcript of a known kind").to_owned()
+    }
+
+    /// True for kinds whose lines are known by little, so that most lines that are looked at must be of them: logs of other agents have
+    /// single lines that look the same.
+    const fn needs_company(self) -> bool {
+        use TranscriptKind::{Bodies, ClaudeCode, Codex, Messages, Zep};
+        matches!(self, Bodies | ClaudeCode | Codex | Messages | Zep)
     }
 }
 
-/// The kind that one line shows, if it shows one.
-fn of_line(json: &Json) -> Option<TranscriptKind> {
-    json.as_object()?;
+fn look(bytes: &[u8], uri: &str) -> Look {
+    if bytes.starts_with(sqlite::MAGIC) {
+        return Look::Kind(TranscriptKind::Sqlite);
+    }
+    let known = |is: bool, kind| if is { Look::Kind(kind) } else { Look::Unknown };
+    match bytes.trim_ascii_start().first() {
+        None => Look::Unknown,
+        Some(b'"') => known(letta::unwrapped(bytes).is_some(), TranscriptKind::Letta),
+        Some(b'{' | b'[' | 0xef) => match by_lines(bytes) {
+            Look::Unknown => of_whole(bytes),
+            found => found,
+        },
+        Some(_) => known(is_yaml_cassette(bytes, uri), TranscriptKind::Cassette),
+    }
+}
+
+/// What the first lines show.
+fn by_lines(bytes: &[u8]) -> Look {
+    let mut evidence = Evidence::default();
+    let mut looked = 0;
+    for line in lines(bytes).take(LOOK_LINES) {
+        if let Ok(json) = line.json(bytes)
+            && let Some(found) = evidence.add(&json)
+        {
+            return found;
+        }
+        looked += line.range.len();
+        if looked > LOOK_BYTES {
+            break;
+        }
+    }
+    evidence.end()
+}
+
+/// What the objects of a file speak for, one after the other.
+#[derive(Default)]
+struct Evidence {
+    candidate: Option<TranscriptKind>,
+    /// Objects of the candidate's kind.
+    fitting: usize,
+    /// Objects of a conversation that are of another kind, or of none.
+    others: usize,
+}
+
+impl Evidence {
+    /// Takes an object; answers as soon as the look is decided.
+    fn add(&mut self, json: &Json) -> Option<Look> {
+        let found = of_line(json);
+        match found {
+            Look::Foreign(_) => return Some(found),
+            Look::Kind(kind) if self.candidate.is_none_or(|candidate| candidate == kind) => {
+                if !kind.needs_company() {
+                    return Some(found);
+                }
+                self.candidate = Some(kind);
+                self.fitting += 1;
+            }
+            _ => self.others += usize::from(carries_conversation(json)),
+        }
+        None
+    }
+
+    fn end(self) -> Look {
+        match self.candidate {
+            Some(kind) if self.fitting > self.others => Look::Kind(kind),
+            _ => Look::Unknown,
+        }
+    }
+}
+
+/// True for an object that looks like a part of somebody's conversation.
+fn carries_conversation(json: &Json) -> bool {
+    ["role", "content", "message", "messages", "parts", "text", "tool_calls"].iter().any(|key| json.get(key).is_some())
+}
+
+/// What one object shows: a line, a document, or an item of a document that is a list.
+fn of_line(json: &Json) -> Look {
+    if json.as_object().is_none() {
+        return Look::Unknown;
+    }
     let has = |key: &str| json.get(key).is_some();
-    let text = |key: &str| json.get(key).and_then(Json::as_str);
-    Some(if mcp::is_capture(json) {
-        TranscriptKind::Mcp
+    let own = if mcp::is_capture(json) {
+        Some(TranscriptKind::Mcp)
     } else if has("provider") && (has("request") || has("response") || has("endpoint")) {
-        TranscriptKind::Exchanges
-    } else if has("custom_id") {
-        TranscriptKind::Batch
-    } else if has("log") || has("interactions") || has("http_interactions") {
-        return of_document(json);
-    } else if text("type").is_some_and(|kind| CODEX_TYPES.contains(&kind)) || is_old_codex(json) {
+        Some(TranscriptKind::Exchanges)
+    } else if has("custom_id") && ["body", "params", "result", "response", "error"].into_iter().any(has) {
+        Some(TranscriptKind::Batch)
+    } else {
+        of_document(json)
+    };
+    if let Some(kind) = own {
+        return Look::Kind(kind);
+    }
+    match foreign_format(json) {
+        Some(format) => Look::Foreign(format),
+        None => of_log(json).map_or(Look::Unknown, Look::Kind),
+    }
+}
+
+/// The kind of a line that is no recorded traffic, or is only part of it.
+fn of_log(json: &Json) -> Option<TranscriptKind> {
+    let has = |key: &str| json.get(key).is_some();
+    let is_text = |key: &str| json.get(key).and_then(Json::as_str).is_some();
+    Some(if is_codex(json) || is_old_codex(json) {
         TranscriptKind::Codex
-    } else if is_claude_stream(json)
-        || has("sessionId")
-        || has("parentUuid")
-        || text("type").is_some_and(|kind| CLAUDE_TYPES.contains(&kind))
-    {
+    } else if is_claude_stream(json) || is_claude_line(json) {
         TranscriptKind::ClaudeCode
-    } else if has("blob_hex") || has("content_address") || has("grain") {
+    } else if is_text("blob_hex")
+        || json.get("grain").is_some_and(|grain| grain.as_object().is_some())
+        || is_text("content_address") && has("type")
+    {
         TranscriptKind::GrainLines
-    } else if has("session_id") && has("role") && has("content") {
+    } else if has("session_id") && is_text("role") && has("content") {
         TranscriptKind::Messages
     } else if is_cmf(json) {
         TranscriptKind::Cmf
     } else if let Some(kind) = memory::kind_of(json) {
         kind
-    } else if dialect::detect_response(json).is_some() || dialect::detect_request(json).is_some() {
+    } else if bare_body(json).is_some() {
         TranscriptKind::Bodies
     } else if has("request") && (has("response") || has("response_sse")) {
         TranscriptKind::Exchanges
     } else {
         return None;
     })
+}
+
+/// True if `json` has a type of `types` and the member that goes with it.
+fn has_type(json: &Json, types: &[(&str, &str)]) -> bool {
+    let kind = json.get("type").and_then(Json::as_str);
+    types.iter().any(|(name, member)| kind == Some(*name) && json.get(member).is_some())
+}
+
+/// A line of a rollout of Codex, or of what `codex exec --json` writes.
+fn is_codex(json: &Json) -> bool {
+    has_type(json, &CODEX_TYPES)
+}
+
+/// A line of a session of Claude Code: it names its session, itself and the line before it; a message in it is of Anthropic's form.
+fn is_claude_line(json: &Json) -> bool {
+    let is_text = |key: &str| json.get(key).and_then(Json::as_str).is_some();
+    let placed = is_text("sessionId") && is_text("uuid") && json.get("parentUuid").is_some() && is_text("type");
+    let speaks = |message: &Json| message.get("role").is_some() && message.get("content").is_some();
+    placed && json.get("message").is_none_or(speaks) || has_type(json, &CLAUDE_NOTES)
 }
 
 /// A line of a rollout of Codex before these had envelopes: its head, its state, or an item of the Responses dialect.
@@ -139,7 +286,9 @@ fn is_old_codex(json: &Json) -> bool {
     match kind {
         None => head || json.get("record_type").is_some(),
         Some("message") => items(json, "content").first().is_some_and(part),
-        Some(kind) => codex::OLD_ITEMS.contains(&kind),
+        Some("reasoning") => json.get("summary").is_some_and(|summary| summary.as_array().is_some()),
+        Some("local_shell_call") => json.get("action").is_some(),
+        Some(kind) => codex::OLD_ITEMS.contains(&kind) && json.get("call_id").is_some(),
     }
 }
 
@@ -163,10 +312,28 @@ fn is_cmf(json: &Json) -> bool {
         })
 }
 
-/// The kind of a file that is one JSON value.
-fn of_whole(bytes: &[u8]) -> Option<TranscriptKind> {
-    let json = whole(bytes)?.ok()?;
-    of_document(&json).or_else(|| of_line(&json)).or_else(|| json.as_array().and_then(|items| of_line(items.first()?)))
+/// What a file shows that is one JSON value.
+fn of_whole(bytes: &[u8]) -> Look {
+    let Some(Ok(json)) = whole(bytes) else { return Look::Unknown };
+    let mut evidence = Evidence::default();
+    let objects = json.as_array().unwrap_or(std::slice::from_ref(&json));
+    let found = objects.iter().take(LOOK_LINES).find_map(|object| evidence.add(object));
+    found.unwrap_or_else(|| evidence.end())
+}
+
+/// What the first object of a file of no known kind looks like.
+fn hint(bytes: &[u8]) -> Option<&'static str> {
+    let by_line = || lines(bytes).take(LOOK_LINES).find_map(|line| line.json(bytes).ok());
+    let json = whole(bytes).and_then(Result::ok).or_else(by_line)?;
+    let first = json.as_array().map_or(Some(&json), <[Json]>::first)?;
+    let has = |keys: &[&str]| keys.iter().any(|key| first.get(key).is_some());
+    if first.get("role").is_some() && has(&["content", "tool_calls"]) {
+        Some("looks like a list of messages without the request around it; as `{\"messages\": […]}` it is a request")
+    } else if has(&["input", "inputs", "prompt", "messages"]) && has(&["output", "outputs", "response", "completion"]) {
+        Some("looks like the record of a trace, with a question and its answer; no known kind has these members")
+    } else {
+        Some("JSON of no known kind")
+    }
 }
 
 /// The file as one JSON value, if it isn't too long for one.
@@ -176,11 +343,15 @@ pub(super) fn whole(bytes: &[u8]) -> Option<Result<Json<'_>, JsonError>> {
 }
 
 fn of_document(json: &Json) -> Option<TranscriptKind> {
-    let entries = |key: &str| json.get(key).and_then(Json::as_array).is_some();
     if json.get("log").and_then(|log| log.get("entries")).is_some() {
         return Some(TranscriptKind::Har);
     }
-    (entries("interactions") || entries("http_interactions")).then_some(TranscriptKind::Cassette)
+    let recorded = |key: &str| {
+        let list = json.get(key).and_then(Json::as_array)?;
+        Some(list.first().is_none_or(|one| one.get("request").is_some() && one.get("response").is_some()))
+    };
+    let is_cassette = recorded("interactions").or_else(|| recorded("http_interactions")) == Some(true);
+    is_cassette.then_some(TranscriptKind::Cassette)
 }
 
 fn is_yaml_cassette(bytes: &[u8], uri: &str) -> bool {

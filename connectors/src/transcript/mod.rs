@@ -15,6 +15,7 @@
 //! | `guess` | what can be made of a message before all are seen? |
 //! | [`said`] | which messages are in files that hold messages, not traffic? |
 //! | [`kind`] | what kind of transcript are these bytes? |
+//! | [`foreign`] | which formats are recognised and not read? |
 //! | [`recast`] | how do batch files, bare bodies, archives and cassettes become exchange lines? |
 //! | [`claude_code`], [`codex`], [`mcp`] | which messages are in the logs of agents? |
 //! | [`memory`] | which facts, with which history, are in the exports of memory systems? |
@@ -40,6 +41,7 @@ pub mod codex;
 pub mod convert;
 pub(crate) mod entry;
 pub(crate) mod first_pass;
+pub mod foreign;
 pub mod grains;
 pub(crate) mod guess;
 pub mod kind;

@@ -7,6 +7,7 @@ use serde_norway::Value as Yaml;
 
 use super::kind::{TranscriptKind, whole};
 use super::line::{FaultCode, LINE_LIMIT_BYTES, LineFault, lines};
+use crate::wire::bare::bare_body;
 use crate::wire::dialect;
 use crate::wire::members::{object, text};
 
@@ -119,13 +120,11 @@ fn bodies(bytes: &[u8]) -> Recast {
 }
 
 fn body(json: &Json) -> Option<Object<'static>> {
-    let response = dialect::detect_response(json).map(|adapter| ("response", adapter.key()));
-    let (key, adapter) =
-        response.or_else(|| dialect::detect_request(json).map(|adapter| ("request", adapter.key())))?;
-    let (provider, endpoint) = adapter.split_once('/').unwrap_or((adapter, ""));
+    let (half, adapter) = bare_body(json)?;
+    let (provider, endpoint) = adapter.key().split_once('/').unwrap_or((adapter.key(), ""));
     let mut exchange = Object::new();
     name(&mut exchange, provider, endpoint);
-    exchange.insert(key, json.clone().into_owned());
+    exchange.insert(half.member(), json.clone().into_owned());
     Some(exchange)
 }
 

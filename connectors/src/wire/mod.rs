@@ -17,6 +17,7 @@
 //! | [`anthropic`], [`openai_chat`], [`openai_responses`], [`openrouter`], [`gemini`], [`ollama`], [`bedrock_converse`] | one provider dialect each |
 //! | [`members`], [`image`] | small looks into JSON, and at images, that all of them take |
 //! | [`dialect`] | which adapter speaks for which endpoint? |
+//! | [`bare`] | is an object that comes alone a request or a response? |
 //! | [`framing`] | bytes of a stream to its events: SSE, NDJSON, AWS event stream |
 //! | [`error`] | what kind of failure is this, and is it worth another try? |
 //! | [`gateway`] | strict translation of what clients send and receive |
@@ -27,6 +28,7 @@
 
 pub mod adapter;
 pub mod anthropic;
+pub mod bare;
 pub mod bedrock_converse;
 pub mod dialect;
 pub mod error;

@@ -41,6 +41,22 @@ const SAID: [&str; 10] = [
 /// Members of a node that have fields of their own.
 const NODE_SAID: [&str; 5] = ["name", "summary", "created_at", "name_embedding", "score"];
 
+/// Members of a thread with its messages.
+const THREAD: [&str; 12] = [
+    "thread_id",
+    "session_id",
+    "user_id",
+    "messages",
+    "uuid",
+    "created_at",
+    "updated_at",
+    "context",
+    "facts",
+    "row_count",
+    "total_count",
+    "metadata",
+];
+
 /// True for what Zep and Graphiti write.
 pub(in crate::transcript) fn is_entry(json: &Json) -> bool {
     let listed = |keys: &[&str], is: fn(&Json) -> bool| keys.iter().any(|key| items(json, key).first().is_some_and(is));
@@ -57,12 +73,20 @@ fn is_edge(json: &Json) -> bool {
         && (json.get("source_node_uuid").is_some() || json.get("uuid").is_some())
 }
 
+/// A node of the graph. Much has a name and a summary: what has lists beside them, such as messages, is no node.
 fn is_node(json: &Json) -> bool {
-    json.get("uuid").is_some() && json.get("name").is_some() && json.get("summary").is_some()
+    let known = ["labels", "name_embedding", "attributes", "episodes"];
+    let is_list = |value: &Json| value.as_array().is_some_and(|items| !items.is_empty());
+    let mut members = json.as_object().into_iter().flat_map(|object| object.iter());
+    ["uuid", "name", "summary"].iter().all(|key| json.get(key).is_some())
+        && members.all(|(key, value)| known.contains(&key) || !is_list(value))
 }
 
 /// A message of a thread, one a line.
 fn is_message(json: &Json) -> bool {
+    if json.get("content").is_some_and(|content| content.as_str().is_none()) {
+        return false;
+    }
     let said = json.get("content").is_some() && (json.get("role").is_some() || json.get("role_type").is_some());
     said && json.get("thread_id").and_then(Json::as_str).is_some()
 }
@@ -70,7 +94,16 @@ fn is_message(json: &Json) -> bool {
 /// A thread or session with its messages.
 fn is_thread(json: &Json) -> bool {
     let named = json.get("thread_id").is_some() || json.get("session_id").is_some();
-    named && items(json, "messages").first().is_some_and(|message| message.get("content").is_some())
+    named
+        && items(json, "messages").first().is_some_and(|message| message.get("content").is_some())
+        && consists_of(json, &THREAD)
+}
+
+/// True if at least half of the members of `json` are of `members`, so that most of it is read.
+fn consists_of(json: &Json, members: &[&str]) -> bool {
+    let object = json.as_object();
+    let known = |key: &str| members.contains(&key);
+    object.is_some_and(|object| 2 * object.iter().filter(|(key, _)| known(key)).count() >= object.len())
 }
 
 /// What was read of an export.
