@@ -16,6 +16,7 @@ mod embedders;
 mod encryption;
 mod erasure;
 mod erasure_kill;
+mod erasure_places;
 mod erasure_reach;
 mod exact;
 mod exchanges_changed;
