@@ -89,6 +89,23 @@ pub enum EngineError {
     Interrupted,
 }
 
+impl EngineError {
+    /// True if a file isn't there: of a lake, that is damage, while whatever else keeps a file from being read (permissions, memory,
+    /// a store that doesn't answer) is a problem of the environment.
+    pub(crate) fn is_not_found(&self) -> bool {
+        let in_store = |error: &object_store::Error| matches!(error, object_store::Error::NotFound { .. });
+        match self {
+            EngineError::Connector(ConnectorError::Io { cause, .. }) => cause.kind() == std::io::ErrorKind::NotFound,
+            EngineError::Connector(ConnectorError::Store { cause, .. }) => in_store(cause),
+            EngineError::File { cause, .. } => match cause.downcast_ref::<std::io::Error>() {
+                Some(error) => error.kind() == std::io::ErrorKind::NotFound,
+                None => cause.downcast_ref().is_some_and(in_store),
+            },
+            _ => false,
+        }
+    }
+}
+
 /// How the traces of calls begin that libraries put behind their messages where `RUST_BACKTRACE` is set.
 const BACKTRACES: [&str; 2] = ["\n\nbacktrace:", "\n   0:"];
 

@@ -156,7 +156,7 @@ fn prove_run(proven: &mut ProvenMorsel, numbering: &mut Numbering, first: usize,
 pub(crate) struct Opened<'a> {
     pub(crate) delivery: Delivery<'a>,
     pub(crate) payload: Payload<'a>,
-    signature: SignatureColumn,
+    pub(crate) signature: SignatureColumn,
 }
 
 impl Opened<'_> {

@@ -15,6 +15,9 @@ use super::read::MappedFile;
 /// Bytes of a batch, on average: columns of bytes have offsets of 31 bits, and memory has its bounds, too.
 const BATCH_BYTES: i64 = 64 << 20;
 
+/// The entry of a segment's footer with the version of its rows' projection. Files of version 1 don't have it.
+pub const PROJECTION_KEY: &str = "gristmill.projection";
+
 /// An open Parquet file of the lake. Clones share the mapping and the footer.
 #[derive(Clone)]
 pub struct SegmentReader {
@@ -41,6 +44,25 @@ impl SegmentReader {
     /// How many rows it has.
     pub fn rows(&self) -> u64 {
         self.metadata.metadata().file_metadata().num_rows().max(0) as u64
+    }
+
+    /// The names of its columns, in the order of the file.
+    pub fn column_names(&self) -> Vec<&str> {
+        self.metadata.schema().fields().iter().map(|field| field.name().as_str()).collect()
+    }
+
+    /// How many rows row group `number` has.
+    pub fn row_group_rows(&self, number: usize) -> u64 {
+        let group = self.metadata.metadata().row_groups().get(number);
+        group.map_or(0, |group| group.num_rows().max(0) as u64)
+    }
+
+    /// The version of the rules by which its rows were made of their grains: what its footer says under
+    /// [`PROJECTION_KEY`], and 1 if it says nothing.
+    pub fn projection_version(&self) -> u32 {
+        let entries = self.metadata.metadata().file_metadata().key_value_metadata();
+        let version = entries.into_iter().flatten().find(|entry| entry.key == PROJECTION_KEY);
+        version.and_then(|entry| entry.value.as_deref()?.parse().ok()).unwrap_or(1)
     }
 
     /// How many rows stand before row group `number`.

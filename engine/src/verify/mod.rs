@@ -4,16 +4,21 @@
 //! |---|---|
 //! | `files` | are these files whole, and are all grains in them good? |
 //! | `lake` | are the grains of the lake, or of a part of it, still what they were? |
+//! | `row_group` | is every row of a row group what its blob says? |
+//! | `compare` | which cells differ from recomputed ones? |
 //! | `part` | which part of the lake has its turn? |
 //! | `report` | what was found? |
 //!
 //! Files go the road of ingest up to the proof, with nothing written. In the lake, the blob of every row is hashed and
-//! compared with the row's address, its signature is checked again, and it is decoded and checked as it was on its way in.
+//! compared with the row's address, its signature is checked again, it is decoded and checked as it was on its way in, and
+//! projected: every cell that follows from a blob is compared with the stored one.
 
+mod compare;
 mod files;
 mod lake;
 mod part;
 mod report;
+mod row_group;
 
 use std::sync::Arc;
 

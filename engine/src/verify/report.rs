@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gristmill_schemas::columns::GRAINS;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::Marks;
 use serde::Serialize;
@@ -51,12 +52,18 @@ pub struct Coverage {
 }
 
 /// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Problem {
+    /// The table of the lake; absent for files that aren't part of a lake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<&'static str>,
     /// The file.
     pub source: String,
-    /// Which grain of the file, counted from 0; -1 for the file as a whole.
+    /// Which grain of the file, counted from 0, or the first of `rows`; -1 for the file as a whole.
     pub ordinal: i64,
+    /// How many rows are concerned, if it is more than one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
     /// Where it begins, in bytes: from the start of a source, or of a blob in the lake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
@@ -65,12 +72,21 @@ pub struct Problem {
     pub content_address: Option<String>,
     /// The specification's code.
     pub code: &'static str,
-    /// The field that caused it.
+    /// The field or the columns that caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// What was found and what was expected.
     pub message: String,
+    /// The command that repairs it, or says what can't be repaired.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair: Option<&'static str>,
 }
+
+/// The command that repairs what is derived, and lists what isn't.
+pub(super) const REPAIR: &str = "gristmill repair";
+
+/// Columns that a problem names at most.
+const NAMED_COLUMNS: usize = 12;
 
 impl Problem {
     /// A problem of part `ordinal` of `source`; the error's offset is taken as it is.
@@ -79,17 +95,42 @@ impl Problem {
             source: source.to_owned(),
             ordinal,
             offset: error.offset,
-            content_address: None,
             code: error.code.name(),
             field: error.field.as_deref().map(str::to_owned),
             message: error.message.to_string(),
+            ..Problem::default()
         }
     }
 
-    /// A file of the lake that can't be read.
+    /// A segment, or a part of one, that can't be read.
     pub(super) fn unreadable(file: &str, row: i64, cause: &dyn std::fmt::Display) -> Problem {
         let message = format!("the segment can't be read: {cause}");
-        Problem::new(file, row, &GrainError::new(ErrorCode::Corrupt, message))
+        Problem::new(file, row, &GrainError::new(ErrorCode::Corrupt, message)).of_grains()
+    }
+
+    /// Cells of `columns` that aren't what the blob says.
+    pub(super) fn differs(file: &str, row: i64, columns: &[String]) -> Problem {
+        let message = "the cells aren't what the row's blob says, which has the right hash";
+        Problem::new(file, row, &GrainError::new(ErrorCode::Integrity, message)).of_columns(columns).of_grains()
+    }
+
+    /// The problem as one of the table `grains`.
+    pub(super) fn of_grains(self) -> Problem {
+        Problem { table: Some(GRAINS), repair: Some(REPAIR), ..self }
+    }
+
+    /// The problem as one of so many rows.
+    pub(super) fn spanning(self, rows: u64) -> Problem {
+        Problem { rows: (rows > 1).then_some(rows), ..self }
+    }
+
+    /// The problem as one of `columns`.
+    pub(super) fn of_columns<C: AsRef<str>>(self, columns: &[C]) -> Problem {
+        let mut named: Vec<&str> = columns.iter().take(NAMED_COLUMNS).map(AsRef::as_ref).collect();
+        let more = columns.len().saturating_sub(NAMED_COLUMNS);
+        let rest = format!("and {more} more");
+        named.extend((more > 0).then_some(rest.as_str()));
+        Problem { field: Some(named.join(", ")), ..self }
     }
 }
 
@@ -124,7 +165,12 @@ impl Findings {
 
     /// Counts a problem, and keeps it if it is among the first `limit`.
     pub(super) fn bad(&mut self, problem: Problem, limit: usize) {
-        *self.bad.entry(problem.code).or_default() += 1;
+        self.bad_rows(problem, 1, limit);
+    }
+
+    /// Counts a problem of so many rows, as [`Findings::bad`] does one.
+    pub(super) fn bad_rows(&mut self, problem: Problem, rows: u64, limit: usize) {
+        *self.bad.entry(problem.code).or_default() += rows;
         if self.problems.len() < limit {
             self.problems.push(problem);
         }

@@ -31,6 +31,12 @@ macro_rules! identity {
                 match self { $(IdentityColumn::$variant => $name,)* }
             }
 
+            /// True if the cell follows from the grain's bytes. Where and when a grain came in, and what it was allowed to
+            /// supersede, doesn't.
+            pub const fn is_derived(self) -> bool {
+                !matches!(self, IdentityColumn::SourceId | IdentityColumn::IngestedAt | IdentityColumn::Supersedes)
+            }
+
             fn arrow_field(self) -> ArrowField {
                 match self { $(IdentityColumn::$variant => ArrowField::new($name, $kind, $nullable),)* }
             }

@@ -20,7 +20,8 @@ pub use cell::write_canonical_json;
 pub use envelope::delivered_bytes;
 pub use grains::{GRAINS, IdentityColumn, column_of, grains_schema};
 pub use project::{
-    GrainColumns, RowIdentity, RowKeys, SignatureColumn, split_sort_key, write_sealed_sort_key, write_sort_key,
+    GrainColumns, PROJECTION_VERSION, RowIdentity, RowKeys, SignatureColumn, split_sort_key, write_sealed_sort_key,
+    write_sort_key,
 };
 pub use records::{
     AuditRow, LifecycleEvent, REJECTS, RejectRow, STATE, StateRow, audit_batch, audit_schema, rejects_batch,

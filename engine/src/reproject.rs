@@ -1,0 +1,280 @@
+//! Recomputes rows of `grains` from their blobs, by the projection of ingest.
+//!
+//! Each blob is hashed, compared with the row's address, opened, decoded and projected. Verification compares the result with
+//! the stored row, repair writes it in the row's place. Rows of sealed segments are opened first and projected as sealed rows.
+
+use std::borrow::Cow;
+
+use arrow::array::{Array, AsArray, BinaryArray, ListArray, RecordBatch, StringArray};
+use arrow::compute::concat_batches;
+use arrow::error::ArrowError;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{GrainColumns, IdentityColumn, RowIdentity, SEALED_MAGIC, delivered_bytes};
+use gristmill_schemas::error::{ErrorCode, GrainError};
+use gristmill_schemas::grain::{Field, Grain, Mark, Marks, Mode};
+use gristmill_schemas::sign::Delivery;
+
+use crate::error::{Context, Result};
+use crate::hash::{Digest, sha256_each};
+use crate::ingest::prove::{Checker, Judgement, OPENED_BYTES, Opened, open};
+use crate::keys::{Erased, LakeKeys};
+
+/// The columns from which a row is recomputed.
+pub(crate) const ORIGINS: [&str; 4] = [
+    IdentityColumn::ContentAddress.name(),
+    IdentityColumn::Blob.name(),
+    IdentityColumn::Envelope.name(),
+    IdentityColumn::Marks.name(),
+];
+
+/// Marks of grains that only a lenient reader accepts.
+const LENIENT: [Mark; 2] = [Mark::NotCanonical, Mark::Incomplete];
+
+/// How the names of signers begin that are public keys.
+const SELF_CONTAINED: &str = "did:key:";
+
+/// What a blob says about its row.
+#[derive(Debug, Clone)]
+pub(crate) enum RowState {
+    /// The row was recomputed.
+    Derived {
+        /// What is odd about its grain.
+        marks: Marks,
+        /// True if its signer's name is the public key itself, so that anybody comes to the same verdict about the signature.
+        signer_is_key: bool,
+    },
+    /// The row's key was destroyed, so nothing is known about it.
+    Erased,
+    /// The blob isn't the grain of the row's address.
+    Failed(GrainError),
+}
+
+/// Recomputed rows.
+pub(crate) struct Reprojected {
+    /// All columns of `grains`. `blob` is empty, columns that don't follow from the blob are null or zero, and so are all cells of
+    /// rows that aren't [`RowState::Derived`].
+    pub(crate) batch: RecordBatch,
+    /// One for each row.
+    pub(crate) states: Vec<RowState>,
+    /// Bytes of the blobs, opened.
+    pub(crate) blob_bytes: u64,
+}
+
+/// Recomputes one batch after another with the same memory.
+pub(crate) struct Reprojector<'k> {
+    judgement: Judgement<'k>,
+    keys: Option<&'k LakeKeys>,
+    columns: GrainColumns,
+}
+
+impl<'k> Reprojector<'k> {
+    /// Recomputes rows as `judgement` reads grains; `keys` open and seal the rows if they are sealed.
+    pub(crate) fn new(judgement: Judgement<'k>, keys: Option<&'k LakeKeys>) -> Self {
+        Reprojector { judgement, keys, columns: GrainColumns::with_capacity(0, 0) }
+    }
+
+    /// Recomputes the rows of `stored`, which has at least the columns [`ORIGINS`] as they are stored. Without `marks` the rows
+    /// are read by the strict rules first.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) if a column is missing or of another type.
+    pub(crate) fn reproject(&mut self, stored: &RecordBatch) -> Result<Reprojected> {
+        let (opened, faults) = self.opened(stored).file("can't open", "rows")?;
+        let cells = Cells::of(&opened).file("can't read", "rows")?;
+        let mut states: Vec<Option<RowState>> = faults.into_iter().map(|fault| fault.map(RowState::Failed)).collect();
+        let mut digests = vec![Digest::default(); cells.len()];
+        sha256_each(&mut digests, |row| cells.blobs.value(row));
+        let delivered: Vec<Option<Cow<'_, [u8]>>> = (0..cells.len())
+            .zip(&mut states)
+            .zip(&digests)
+            .map(|((row, state), digest)| cells.delivered(row, digest, self.keys, state))
+            .collect();
+        let mut blob_bytes = 0;
+        let mut first = 0;
+        while first < delivered.len() {
+            let opened = open_some(delivered.get(first..).unwrap_or_default(), self.judgement);
+            let mut checker = Checker { grain: None, mode: self.judgement.mode };
+            for (row, found) in (first..).zip(&opened) {
+                blob_bytes += cells.blobs.value(row).len() as u64;
+                let Some(found) = found else {
+                    self.columns.append_unreadable();
+                    continue;
+                };
+                let was_lenient = cells.is_lenient(row);
+                let read = found.as_ref().map_err(Clone::clone).and_then(|found| {
+                    let grain = check(&mut checker, found, was_lenient, self.judgement.mode)?;
+                    Ok(self.append(digests.get(row), found, grain))
+                });
+                let state = read.unwrap_or_else(RowState::Failed);
+                if matches!(state, RowState::Failed(_)) {
+                    self.columns.append_unreadable();
+                }
+                if let Some(place) = states.get_mut(row) {
+                    *place = Some(state);
+                }
+            }
+            first += opened.len();
+        }
+        let batch = self.columns.finish().file("can't project", "rows")?;
+        let states = states.into_iter().map(|state| state.unwrap_or(RowState::Erased)).collect();
+        Ok(Reprojected { batch, states, blob_bytes })
+    }
+
+    fn append(&mut self, digest: Option<&Digest>, found: &Opened<'_>, grain: &Grain<'_>) -> RowState {
+        let address = ContentAddress::from_digest(digest.copied().unwrap_or_default());
+        let size = found.delivery.blob().len();
+        let (envelope, signer) = match &found.delivery {
+            Delivery::Signed(signed) => (Some(signed.parts()), signed.signer()),
+            Delivery::Bare(_) => (None, None),
+        };
+        let row = RowIdentity { envelope, signature: found.signature, signer, ..RowIdentity::default() };
+        match self.keys {
+            None => self.columns.append_without_blob(&address, size, grain, &row),
+            Some(keys) => {
+                let token = |field: Field, text: &str| keys.token(field.name(), text);
+                self.columns.append_sealed(&address, (&SEALED_MAGIC, size), grain, &row, &token);
+            }
+        }
+        let signer_is_key = signer.is_some_and(|signer| signer.starts_with(SELF_CONTAINED));
+        RowState::Derived { marks: grain.marks(), signer_is_key }
+    }
+
+    /// The columns [`ORIGINS`] of `stored`, opened, and for each row why it can't be.
+    fn opened(&self, stored: &RecordBatch) -> Result<(RecordBatch, Vec<Option<GrainError>>), ArrowError> {
+        let schema = stored.schema();
+        let places: Vec<usize> = ORIGINS.iter().filter_map(|name| schema.index_of(name).ok()).collect();
+        let origins = stored.project(&places)?;
+        let nothing = || vec![None; stored.num_rows()];
+        let Some(keys) = self.keys else {
+            return Ok((origins, nothing()));
+        };
+        let wanted: Vec<&str> = ORIGINS.into_iter().filter(|name| schema.index_of(name).is_ok()).collect();
+        if let Ok(opened) = keys.open_rows(&origins, Some(&wanted), Erased::Kept) {
+            return Ok((opened, nothing()));
+        }
+        // One envelope that can't be opened must not hide the others.
+        let mut faults = nothing();
+        let mut rows = Vec::with_capacity(stored.num_rows());
+        for (row, fault) in faults.iter_mut().enumerate() {
+            let closed = origins.slice(row, 1);
+            rows.push(keys.open_rows(&closed, Some(&wanted), Erased::Kept).unwrap_or_else(|error| {
+                *fault = Some(GrainError::new(ErrorCode::Integrity, error.to_string()).field("blob"));
+                closed
+            }));
+        }
+        let schema = rows.first().map_or_else(|| origins.schema(), RecordBatch::schema);
+        let rows: Vec<RecordBatch> =
+            rows.into_iter().map(|row| row.with_schema(schema.clone())).collect::<Result<_, _>>()?;
+        Ok((concat_batches(&schema, &rows)?, faults))
+    }
+}
+
+/// The cells from which rows are recomputed, opened.
+struct Cells<'b> {
+    addresses: &'b StringArray,
+    blobs: &'b BinaryArray,
+    envelopes: &'b BinaryArray,
+    marks: Option<&'b ListArray>,
+}
+
+impl<'b> Cells<'b> {
+    fn of(batch: &'b RecordBatch) -> Result<Cells<'b>, ArrowError> {
+        let column = |column: IdentityColumn| batch.column_by_name(column.name());
+        let missing = || ArrowError::SchemaError("a column is missing or of another type".to_owned());
+        let bytes = |name| column(name).and_then(|cells| cells.as_binary_opt::<i32>()).ok_or_else(missing);
+        let addresses = column(IdentityColumn::ContentAddress).and_then(|cells| cells.as_string_opt::<i32>());
+        Ok(Cells {
+            addresses: addresses.ok_or_else(missing)?,
+            blobs: bytes(IdentityColumn::Blob)?,
+            envelopes: bytes(IdentityColumn::Envelope)?,
+            marks: column(IdentityColumn::Marks).and_then(|cells| cells.as_list_opt::<i32>()),
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.blobs.len()
+    }
+
+    /// The bytes in which the grain of `row` was delivered; `None`, with the reason in `state`, if there are none.
+    fn delivered(
+        &self,
+        row: usize,
+        digest: &Digest,
+        keys: Option<&LakeKeys>,
+        state: &mut Option<RowState>,
+    ) -> Option<Cow<'b, [u8]>> {
+        if state.is_some() {
+            return None;
+        }
+        if keys.is_some_and(|keys| keys.is_erased(self.blobs.value(row))) {
+            *state = Some(RowState::Erased);
+            return None;
+        }
+        let envelope = self.envelopes.is_valid(row).then(|| self.envelopes.value(row));
+        let proven = prove_address(self.addresses.value(row), digest);
+        match proven.and_then(|()| delivered_bytes(self.blobs.value(row), envelope)) {
+            Ok(delivered) => Some(delivered),
+            Err(error) => {
+                *state = Some(RowState::Failed(error));
+                None
+            }
+        }
+    }
+
+    /// True if the row is marked as read by a lenient reader.
+    fn is_lenient(&self, row: usize) -> bool {
+        let Some(marks) = self.marks.filter(|marks| marks.is_valid(row)) else { return false };
+        let marks = marks.value(row);
+        let lenient = |mark: &str| LENIENT.iter().any(|known| known.name() == mark);
+        marks.as_string_opt::<i32>().is_some_and(|marks| marks.iter().flatten().any(lenient))
+    }
+}
+
+/// Reads the grain of a row. What a lenient reader took in is marked as such; where the mark is missing, a grain that deserves it
+/// is read leniently, too, so that the missing mark shows as what it is: a cell that differs.
+fn check<'c, 'p>(
+    checker: &'c mut Checker<'p>,
+    found: &'p Opened<'p>,
+    was_lenient: bool,
+    mode: Mode,
+) -> Result<&'c Grain<'p>, GrainError> {
+    checker.mode = if was_lenient { Mode::Lenient } else { mode };
+    let refused = match checker.check(&found.payload) {
+        Ok(_) => None,
+        Err(error) => Some(error),
+    };
+    if let Some(error) = refused {
+        checker.mode = Mode::Lenient;
+        let marks = checker.check(&found.payload).map_or(Marks::default(), Grain::marks);
+        if !LENIENT.iter().any(|mark| marks.contains(*mark)) {
+            return Err(error);
+        }
+    }
+    checker.grain.as_ref().ok_or_else(|| GrainError::new(ErrorCode::Corrupt, "the grain can't be read"))
+}
+
+/// Opens grains from the first on until [`OPENED_BYTES`] are open; `None` for rows without bytes.
+fn open_some<'d>(
+    delivered: &'d [Option<Cow<'_, [u8]>>],
+    judgement: Judgement<'_>,
+) -> Vec<Option<Result<Opened<'d>, GrainError>>> {
+    let (mut opened, mut bytes) = (Vec::new(), 0);
+    for next in delivered {
+        let found = next.as_ref().map(|next| open(next, judgement));
+        bytes += found.as_ref().and_then(|found| found.as_ref().ok()).map_or(0, Opened::payload_length);
+        opened.push(found);
+        if bytes >= OPENED_BYTES {
+            break;
+        }
+    }
+    opened
+}
+
+fn prove_address(address: &str, digest: &Digest) -> Result<(), GrainError> {
+    let claimed: ContentAddress = address.parse()?;
+    let found = ContentAddress::from_digest(*digest);
+    match claimed == found {
+        true => Ok(()),
+        false => Err(GrainError::new(ErrorCode::Integrity, format!("the blob hashes to {found}, not to {claimed}"))),
+    }
+}

@@ -1,0 +1,134 @@
+//! Comparing stored rows with recomputed ones.
+//!
+//! Columns are compared as arrays; rows are looked at one by one only where two arrays differ.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, new_null_array};
+use arrow::compute::{cast, filter};
+use arrow::error::ArrowError;
+use gristmill_schemas::columns::{IdentityColumn, SignatureColumn};
+
+use crate::reproject::{Reprojected, RowState};
+
+/// Neighbouring rows of a batch of which the same cells differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// Which rows of the batch.
+    pub(super) rows: Range<usize>,
+    /// The columns whose cells differ, in the order of the table.
+    pub(super) columns: Vec<String>,
+}
+
+/// What a column means that `stored` doesn't have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lacking {
+    /// The file doesn't have it: readers see nulls.
+    Null,
+    /// It wasn't read.
+    Unread,
+}
+
+/// Where `stored` isn't what its blobs say. Rows that couldn't be recomputed are passed over.
+///
+/// # Errors
+/// [`ArrowError`] if a column is of a type that can't be compared.
+pub(super) fn differences(
+    stored: &RecordBatch,
+    made: &Reprojected,
+    lacking: Lacking,
+) -> Result<Vec<Difference>, ArrowError> {
+    let is_known = |state: &RowState| matches!(state, RowState::Derived { .. });
+    let known: Option<BooleanArray> = match made.states.iter().all(is_known) {
+        true => None,
+        false => Some(made.states.iter().map(|state| Some(is_known(state))).collect()),
+    };
+    let mut cells: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for (place, (field, expected)) in made.batch.schema().fields().iter().zip(made.batch.columns()).enumerate() {
+        if !is_compared(field.name()) {
+            continue;
+        }
+        let found = match column_of(stored, field.name(), place, expected)? {
+            Some(found) => found,
+            None if lacking == Lacking::Null => new_null_array(expected.data_type(), expected.len()),
+            None => continue,
+        };
+        if are_equal(&found, expected, known.as_ref())? {
+            continue;
+        }
+        for row in (0..stored.num_rows()).filter(|row| made.states.get(*row).is_some_and(is_known)) {
+            if found.slice(row, 1) != expected.slice(row, 1) && !is_allowed(field.name(), &found, expected, made, row) {
+                cells.entry(row).or_default().push(field.name().clone());
+            }
+        }
+    }
+    Ok(grouped(cells))
+}
+
+/// True if a row's cell of the column `name` is compared: it follows from the blob, and isn't the blob itself, whose hash is checked.
+fn is_compared(name: &str) -> bool {
+    let column = IdentityColumn::ALL.iter().find(|column| column.name() == name);
+    column.is_none_or(|column| column.is_derived() && *column != IdentityColumn::Blob)
+}
+
+/// The stored column `name`, with the type of `expected`.
+fn column_of(
+    stored: &RecordBatch,
+    name: &str,
+    place: usize,
+    expected: &ArrayRef,
+) -> Result<Option<ArrayRef>, ArrowError> {
+    let schema = stored.schema_ref();
+    // Nearly always the file has all columns of the table.
+    let at_place = schema.fields().get(place).filter(|field| field.name() == name).map(|_| stored.column(place));
+    let Some(found) = at_place.or_else(|| stored.column_by_name(name)) else { return Ok(None) };
+    match found.data_type() == expected.data_type() {
+        true => Ok(Some(found.clone())),
+        false if found.null_count() == found.len() => Ok(Some(new_null_array(expected.data_type(), found.len()))),
+        // The names of a list's items and what may be null are a writer's choice.
+        false => cast(found, expected.data_type()).map(Some),
+    }
+}
+
+/// True if two columns are equal in the rows `known`; in all if none are named.
+fn are_equal(found: &ArrayRef, expected: &ArrayRef, known: Option<&BooleanArray>) -> Result<bool, ArrowError> {
+    let all_null = |column: &ArrayRef| column.null_count() == column.len();
+    if all_null(found) && all_null(expected) {
+        return Ok(true);
+    }
+    match known {
+        None => Ok(found == expected),
+        Some(known) => Ok(filter(found, known)? == filter(expected, known)?),
+    }
+}
+
+/// True if the cells differ for a good reason: what a signature is worth depends on the keys that are known at the time, unless the
+/// signer's name is the key itself.
+fn is_allowed(name: &str, found: &ArrayRef, expected: &ArrayRef, made: &Reprojected, row: usize) -> bool {
+    if name != IdentityColumn::Signature.name() {
+        return false;
+    }
+    let depends = |column: &ArrayRef| {
+        let text = column.as_string_opt::<i32>().filter(|column| column.is_valid(row)).map(|column| column.value(row));
+        text == Some(SignatureColumn::Valid.name()) || text == Some(SignatureColumn::Unverifiable.name())
+    };
+    let is_key = matches!(made.states.get(row), Some(RowState::Derived { signer_is_key: true, .. }));
+    depends(found) && depends(expected) && !is_key
+}
+
+/// The column `name`, if it is one of texts.
+pub(super) fn texts_of<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b StringArray> {
+    batch.column_by_name(name)?.as_string_opt::<i32>()
+}
+
+fn grouped(cells: BTreeMap<usize, Vec<String>>) -> Vec<Difference> {
+    let mut differences: Vec<Difference> = Vec::new();
+    for (row, columns) in cells {
+        match differences.last_mut().filter(|last| last.rows.end == row && last.columns == columns) {
+            Some(last) => last.rows.end += 1,
+            None => differences.push(Difference { rows: row..row + 1, columns }),
+        }
+    }
+    differences
+}

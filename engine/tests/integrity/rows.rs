@@ -1,0 +1,142 @@
+//! Every cell that follows from a blob is compared with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int16Array, Int64Array, ListArray, RecordBatch,
+    StringArray, StructArray, TimestampMicrosecondArray, new_null_array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::DataType;
+use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+
+use crate::lab::{Lab, read, with_cell};
+
+/// A column of one row that isn't null and hardly equal to any cell of ours.
+fn some_cell(kind: &DataType) -> ArrayRef {
+    match kind {
+        DataType::Utf8 => Arc::new(StringArray::from(vec!["another word"])),
+        DataType::Binary => Arc::new(BinaryArray::from_vec(vec![b"other bytes"])),
+        DataType::Float64 => Arc::new(Float64Array::from(vec![0.123_456])),
+        DataType::Int64 => Arc::new(Int64Array::from(vec![987_654])),
+        DataType::Int16 => Arc::new(Int16Array::from(vec![99])),
+        DataType::Boolean => Arc::new(BooleanArray::from(vec![true])),
+        DataType::Timestamp(..) => Arc::new(TimestampMicrosecondArray::from(vec![1]).with_timezone("UTC")),
+        DataType::List(item) => {
+            let offsets = OffsetBuffer::from_lengths([1]);
+            Arc::new(ListArray::new(item.clone(), offsets, some_cell(item.data_type()), None))
+        }
+        DataType::Struct(members) => {
+            let columns = members.iter().map(|member| some_cell(member.data_type())).collect();
+            Arc::new(StructArray::new(members.clone(), columns, None))
+        }
+        other => panic!("no cell of {other}"),
+    }
+}
+
+/// `column` with another cell in `row`: null where it had a value and may be null, else a value.
+fn changed(column: &ArrayRef, row: usize, nullable: bool) -> ArrayRef {
+    let cell = match column.is_valid(row) && nullable {
+        true => new_null_array(column.data_type(), 1),
+        false => some_cell(column.data_type()),
+    };
+    let changed = with_cell(column, row, &cell);
+    assert_ne!(&changed, column);
+    changed
+}
+
+/// Row `n` gets another cell in column `n`, in a file that Arrow's writer makes; answers what `verify` says of which column.
+async fn found_in_each_column(sealed: bool) -> BTreeMap<String, Vec<i64>> {
+    let lab = Lab::new(1, 260, sealed).await;
+    let report = lab.verify().await;
+    assert_eq!((report.bad, report.ok), (0, 260), "{:#?}", report.problems);
+    let path = lab.segments().await.remove(0);
+    let before = read(&path).unwrap();
+    // By Arrow's writer without a change: no false alarm.
+    lab.replace(&path, &before);
+    let report = lab.verify().await;
+    assert_eq!(report.problems.iter().filter(|problem| problem.ordinal >= 0).count(), 0, "{:#?}", report.problems);
+    let fields = before.schema();
+    let columns = fields.fields().iter().zip(before.columns()).enumerate();
+    let columns = columns.map(|(row, (field, column))| changed(column, row, field.is_nullable())).collect();
+    lab.replace(&path, &RecordBatch::try_new(before.schema(), columns).unwrap());
+    let mut found: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    for problem in lab.verify().await.problems.into_iter().filter(|problem| problem.ordinal >= 0) {
+        assert_eq!((problem.table, problem.repair), (Some("grains"), Some("gristmill repair")));
+        assert!(problem.source.starts_with("grains/part-"), "{problem:?}");
+        found.entry(problem.field.unwrap_or_default()).or_default().push(problem.ordinal);
+    }
+    found
+}
+
+/// The columns that don't follow from the blob.
+fn kept() -> Vec<&'static str> {
+    IdentityColumn::ALL.iter().filter(|column| !column.is_derived()).map(|column| column.name()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_cell_of_each_column_that_another_writer_changed_is_found_with_its_row_and_its_column() {
+    let found = found_in_each_column(false).await;
+    assert_eq!(kept(), ["source_id", "ingested_at", "supersedes"]);
+    for (row, field) in grains_schema().fields().iter().enumerate() {
+        let rows = found.get(field.name());
+        match field.name().as_str() {
+            name if kept().contains(&name) => assert_eq!(rows, None, "{name}"),
+            // The hash tells these two from each other no better than any other pair; the envelope stands around a blob that isn't one's.
+            "content_address" | "blob" | "envelope" => {
+                let all: Vec<i64> = found.values().flatten().copied().collect();
+                assert!(all.contains(&(row as i64)), "{field:?} of row {row}: {found:#?}");
+            }
+            name => assert_eq!(rows, Some(&vec![row as i64]), "{name}: {found:#?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_cell_of_each_column_of_an_encrypted_lake_is_found_too() {
+    let found = found_in_each_column(true).await;
+    for (row, field) in grains_schema().fields().iter().enumerate() {
+        let all: Vec<i64> = found.values().flatten().copied().collect();
+        let is_found = all.contains(&(row as i64));
+        assert_eq!(is_found, !kept().contains(&field.name().as_str()), "{field:?} of row {row}: {found:#?}");
+    }
+}
+
+/// A small generator of places, the same in every run.
+fn places(seed: u64, below: usize) -> impl Iterator<Item = usize> {
+    let mut state = seed;
+    std::iter::from_fn(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Some((state >> 33) as usize % below)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_in_a_column_is_found_or_changes_no_row() {
+    let lab = Lab::new(1, 120, false).await;
+    let path = lab.segments().await.remove(0);
+    let bytes = std::fs::read(&path).unwrap();
+    let before = read(&path).unwrap();
+    let footer = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
+    let mut changes = 0;
+    for place in places(7, 8 * (bytes.len() - footer - 8)).take(48) {
+        let mut flipped = bytes.clone();
+        flipped[place / 8] ^= 1 << (place % 8);
+        std::fs::write(&path, &flipped).unwrap();
+        let seen = std::panic::catch_unwind(|| read(&path));
+        let same = seen.is_ok_and(|read| read.is_ok_and(|rows| derived(&rows) == derived(&before)));
+        let report = lab.verify().await;
+        changes += usize::from(!same);
+        assert!(same || report.bad > 0, "bit {place} changes rows and isn't found");
+    }
+    assert!(changes > 10, "{changes} flips changed rows");
+}
+
+/// The columns that follow from the blob.
+fn derived(rows: &RecordBatch) -> RecordBatch {
+    let places: Vec<usize> = (0..rows.num_columns())
+        .filter(|place| !kept().contains(&rows.schema_ref().field(*place).name().as_str()))
+        .collect();
+    rows.project(&places).unwrap()
+}
