@@ -11,6 +11,16 @@ pub enum EngineError {
     /// There is no lake where one was named.
     #[error("no lake at `{0}`; `gristmill ingest` creates one, `--lake` names another")]
     NoLake(String),
+    /// A new lake was to be made where something else is.
+    #[error(
+        "`{uri}` isn't a lake and isn't empty (it holds {holds}): name a new or an empty folder with --lake; nothing was made there"
+    )]
+    NotALake {
+        /// The place.
+        uri: String,
+        /// Some of what is there.
+        holds: String,
+    },
     /// The lake was written by a later version.
     #[error("the lake at `{uri}` has format version {found}; this program reads up to {known}")]
     LakeVersion {
@@ -75,6 +85,9 @@ pub enum EngineError {
     /// What was asked for is against policy.
     #[error("refused by policy: {0}")]
     Policy(String),
+    /// There is no keyring where one was named.
+    #[error("there is no keyring `{}`; `gristmill keys generate NAME` makes one, `--keyring` names another", .0.display())]
+    NoKeyring(std::path::PathBuf),
     /// A key is missing, wrong, or can't be read.
     #[error("{0}")]
     Key(String),

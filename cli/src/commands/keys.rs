@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gristmill_engine::encrypt::{encrypt, rotate};
+use gristmill_engine::error::EngineError;
 use gristmill_engine::keys::{FileKeys, Keyring};
 use gristmill_engine::lake::Lake;
 
@@ -28,8 +29,8 @@ pub async fn run(context: &Context, command: KeyCommand) -> Result<Outcome, Fail
             context.printer(results).records(&Keyring::public(&path_of(keys)?)?)?;
         }
         KeyCommand::Encrypt { exclusive, results } => {
-            let mut lake = context.operated(Lake::open(context.lake()).await?);
-            lake.seal_from_now_on(Box::new(FileKeys::beside(made_keyring(keys)?)?)).await?;
+            let lake = context.operated(Lake::open(context.lake()).await?);
+            let mut lake = context.sealed_from_now_on(lake).await?;
             context.printer(results).record(&encrypt(&mut lake, exclusive).await?)?;
         }
         KeyCommand::Rotate { user, exclusive, results } => {
@@ -71,8 +72,18 @@ impl Context {
 
     /// The lake made one that is encrypted from now on.
     pub async fn encrypted_lake(&self) -> Result<Lake, Failure> {
-        let mut lake = self.operated(Lake::open_or_create(self.lake()).await?);
-        lake.seal_from_now_on(Box::new(FileKeys::beside(made_keyring(&self.common.keys)?)?)).await?;
+        let lake = self.operated(Lake::open_or_create(self.lake()).await?);
+        self.sealed_from_now_on(lake).await
+    }
+
+    /// `lake` made one that is encrypted from now on. Only for a lake that isn't yet may the keyring be a new one.
+    async fn sealed_from_now_on(&self, mut lake: Lake) -> Result<Lake, Failure> {
+        let keys = &self.common.keys;
+        let keyring = match lake.is_encrypted() {
+            true => keyring_of(&lake, keys)?,
+            false => made_keyring(keys)?,
+        };
+        lake.seal_from_now_on(Box::new(FileKeys::beside(keyring)?)).await?;
         Ok(lake)
     }
 
@@ -83,7 +94,7 @@ impl Context {
         if keys.leave_out_sealed {
             lake.leave_out_sealed();
         } else if lake.is_encrypted() && has_passphrase(keys) {
-            lake.unlock(Box::new(FileKeys::beside(keyring(keys)?)?))?;
+            lake.unlock(Box::new(FileKeys::beside(keyring_of(&lake, keys)?)?))?;
         }
         Ok(lake)
     }
@@ -92,6 +103,16 @@ impl Context {
 /// The keyring, which must be there.
 pub fn keyring(keys: &Keys) -> Result<Keyring, Failure> {
     Ok(Keyring::open(&path_of(keys)?, &passphrase(keys)?)?)
+}
+
+/// The keyring of an encrypted lake, which must be there.
+fn keyring_of(lake: &Lake, keys: &Keys) -> Result<Keyring, Failure> {
+    match Keyring::open(&path_of(keys)?, &passphrase(keys)?) {
+        Err(EngineError::NoKeyring(path)) => {
+            Err(lake.foreign_keyring(&path.display().to_string(), "isn't there").into())
+        }
+        opened => Ok(opened?),
+    }
 }
 
 fn made_keyring(keys: &Keys) -> Result<Keyring, Failure> {

@@ -1,7 +1,6 @@
 //! The keyring file: JSON with sealed secrets.
 
 use std::fmt;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use aes_gcm::aead::{Aead, Generate, Key, KeyInit, Payload};
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use crate::destination::folder_of;
+use super::lock::{KeyringLock, replace_file};
 use crate::error::{Context, EngineError, Result};
 
 /// 32 bytes that nobody should see.
@@ -103,25 +102,73 @@ impl Keyring {
         Ok(keyring)
     }
 
-    /// Opens the keyring in the file `path`, or makes one there.
+    /// Opens the keyring in the file `path`, or makes one there. Of several processes that do so at once one makes it and the
+    /// others open that one.
     ///
     /// # Errors
-    /// As [`Keyring::open`]; [`EngineError::File`] if it can't be written.
+    /// As [`Keyring::open`]; [`EngineError::Key`] if there is no keyring but a file of people's keys, which belongs to a keyring
+    /// that was lost; [`EngineError::File`] if it can't be written.
     pub fn open_or_create(path: &Path, passphrase: &str) -> Result<Keyring> {
-        if path.exists() {
+        if exists(path)? {
             return Keyring::open(path, passphrase);
         }
         if passphrase.is_empty() {
             return Err(EngineError::Key("an empty passphrase protects nothing".to_owned()));
         }
-        let (memory_kib, passes, lanes) = COST;
-        let salt = hex::encode(random());
-        let kdf = Kdf { name: "argon2id".to_owned(), salt, memory_kib, passes, lanes };
+        let _lock = KeyringLock::acquire(path)?;
+        if exists(path)? {
+            return Keyring::open(path, passphrase);
+        }
+        let people = people_file_of(path);
+        if std::fs::metadata(&people).is_ok_and(|found| found.len() > 0) {
+            return Err(EngineError::Key(format!(
+                "there is no keyring `{}`, but `{}`, which belongs to one: restore the keyring from a backup (a new one can't \
+                 open what the lost one sealed), or move that file away",
+                path.display(),
+                people.display()
+            )));
+        }
+        let kdf = Kdf::fresh();
         let key = stretch(passphrase, &kdf)?;
         let file = File { format: FORMAT.to_owned(), kdf, keys: Vec::new() };
         let mut keyring = Keyring { path: path.to_owned(), file, key };
         keyring.add(MASTER, MASTER, None, &random())?;
+        keyring.write()?;
         Ok(keyring)
+    }
+
+    /// Makes `change` to what the file has at that moment, while no other process can change it, and writes the outcome.
+    fn update<T>(&mut self, change: impl FnOnce(&mut Keyring) -> Result<T>) -> Result<T> {
+        let _lock = KeyringLock::acquire(&self.path)?;
+        let mut changed = self.reread()?;
+        let outcome = change(&mut changed)?;
+        changed.write()?;
+        *self = changed;
+        Ok(outcome)
+    }
+
+    /// The keyring as the file has it now.
+    fn reread(&self) -> Result<Keyring> {
+        let now = Keyring { path: self.path.clone(), file: read(&self.path)?, key: self.key.clone() };
+        match now.secret(MASTER) {
+            Ok(master) if master == self.secret(MASTER)? => Ok(now),
+            _ => Err(EngineError::Key(format!(
+                "the keyring `{}` got another passphrase, or was replaced by another one, while this command ran: run it again",
+                self.path.display()
+            ))),
+        }
+    }
+
+    /// Fails if the file isn't the keyring any more that was opened.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`].
+    pub(super) fn check_unreplaced(&self) -> Result<()> {
+        let now = read(&self.path)?;
+        let master =
+            |file: &File| file.keys.iter().find(|entry| entry.name == MASTER).map(|entry| entry.sealed.clone());
+        // The same bytes are the same secret; after a change of the passphrase only the passphrase could show it.
+        if master(&now) == master(&self.file) { Ok(()) } else { self.reread().map(drop) }
     }
 
     /// The file.
@@ -137,22 +184,22 @@ impl Keyring {
         if passphrase.is_empty() {
             return Err(EngineError::Key("an empty passphrase protects nothing".to_owned()));
         }
-        let (memory_kib, passes, lanes) = COST;
-        let kdf = Kdf { name: "argon2id".to_owned(), salt: hex::encode(random()), memory_kib, passes, lanes };
+        let kdf = Kdf::fresh();
         let key = stretch(passphrase, &kdf)?;
-        let mut keys = Vec::with_capacity(self.file.keys.len());
-        for entry in &self.file.keys {
-            let secret = self.secret(&entry.name)?;
-            let nonce = Nonce::generate();
-            let payload = Payload { msg: secret.as_slice(), aad: &entry.bound() };
-            let sealed = cipher(&key)?.encrypt(&nonce, payload);
-            let sealed = sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?;
-            keys.push(KeyEntry { nonce: hex::encode(nonce), sealed: hex::encode(sealed), ..entry.clone() });
-        }
-        let changed = Keyring { path: self.path.clone(), file: File { format: FORMAT.to_owned(), kdf, keys }, key };
-        changed.write()?;
-        *self = changed;
-        Ok(())
+        self.update(|current| {
+            let mut keys = Vec::with_capacity(current.file.keys.len());
+            for entry in &current.file.keys {
+                let secret = current.secret(&entry.name)?;
+                let nonce = Nonce::generate();
+                let payload = Payload { msg: secret.as_slice(), aad: &entry.bound() };
+                let sealed = cipher(&key)?.encrypt(&nonce, payload);
+                let sealed = sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?;
+                keys.push(KeyEntry { nonce: hex::encode(nonce), sealed: hex::encode(sealed), ..entry.clone() });
+            }
+            current.file = File { format: FORMAT.to_owned(), kdf, keys };
+            current.key = key;
+            Ok(())
+        })
     }
 
     /// What anybody may know of the keys in the file `path`.
@@ -169,13 +216,15 @@ impl Keyring {
     /// # Errors
     /// [`EngineError::Key`] if the name is taken; [`EngineError::File`].
     pub fn generate(&mut self, name: &str) -> Result<String> {
-        if self.file.keys.iter().any(|entry| entry.name == name) {
-            return Err(EngineError::Key(format!("the keyring has a key `{name}` already")));
-        }
-        let seed = random();
-        let did = did_of_key(&SigningKey::from_seed(&seed).verifying_key());
-        self.add(name, "ed25519", Some(did.clone()), &seed)?;
-        Ok(did)
+        self.update(|current| {
+            if current.file.keys.iter().any(|entry| entry.name == name) {
+                return Err(EngineError::Key(format!("the keyring has a key `{name}` already")));
+            }
+            let seed = random();
+            let did = did_of_key(&SigningKey::from_seed(&seed).verifying_key());
+            current.add(name, "ed25519", Some(did.clone()), &seed)?;
+            Ok(did)
+        })
     }
 
     /// The signing key `name`.
@@ -237,20 +286,34 @@ impl Keyring {
         let sealed = cipher(&self.key)?.encrypt(&nonce, payload);
         entry.sealed = hex::encode(sealed.map_err(|_| EngineError::Key("a key can't be sealed".to_owned()))?);
         self.file.keys.push(entry);
-        self.write()
+        Ok(())
     }
 
-    /// Replaces the file as a whole, readable by its owner only.
+    /// Replaces the file as a whole.
     fn write(&self) -> Result<()> {
-        let shown = self.path.display().to_string();
-        let folder = folder_of(&self.path);
-        std::fs::create_dir_all(folder).file("can't make the folder of", &shown)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder).file("can't write", &shown)?;
-        let text = serde_json::to_vec_pretty(&self.file).file("can't write", &shown)?;
-        file.write_all(&text).and_then(|()| file.as_file().sync_all()).file("can't write", &shown)?;
-        file.persist(&self.path).file("can't write", &shown)?;
-        sync_folder_of(&self.path)
+        let text = serde_json::to_vec_pretty(&self.file).file("can't write", self.path.display())?;
+        replace_file(&self.path, &[&text])
     }
+}
+
+impl Kdf {
+    /// The parameters for a new passphrase, with a salt of its own.
+    fn fresh() -> Kdf {
+        let (memory_kib, passes, lanes) = COST;
+        Kdf { name: "argon2id".to_owned(), salt: hex::encode(random()), memory_kib, passes, lanes }
+    }
+}
+
+/// The file of people's keys of the keyring at `path`.
+pub(super) fn people_file_of(path: &Path) -> PathBuf {
+    let mut people = path.as_os_str().to_owned();
+    people.push(".people");
+    people.into()
+}
+
+/// True if there is something at `path`. That it can't be seen is no reason to make a new keyring in its place.
+fn exists(path: &Path) -> Result<bool> {
+    path.try_exists().file("can't look for the keyring", path.display())
 }
 
 impl KeyEntry {
@@ -262,8 +325,9 @@ impl KeyEntry {
 
 fn read(path: &Path) -> Result<File> {
     let shown = path.display();
-    let text = std::fs::read(path).map_err(|error| {
-        EngineError::Key(format!("can't read the keyring `{shown}`: {error}; `gristmill keys generate NAME` makes one"))
+    let text = std::fs::read(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => EngineError::NoKeyring(path.to_owned()),
+        _ => EngineError::Key(format!("can't read the keyring `{shown}`: {error}")),
     })?;
     let file: File = serde_json::from_slice(&text)
         .map_err(|error| EngineError::Key(format!("`{shown}` isn't a keyring: {error}")))?;
@@ -291,14 +355,6 @@ fn stretch(passphrase: &str, kdf: &Kdf) -> Result<Secret> {
 
 fn cipher(key: &Secret) -> Result<Aes256Gcm> {
     Aes256Gcm::new_from_slice(&**key).map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))
-}
-
-/// Makes durable that a file was made at `path`, or took the place of another: what was destroyed mustn't come back after a
-/// power cut.
-pub(super) fn sync_folder_of(path: &Path) -> Result<()> {
-    #[cfg(unix)]
-    std::fs::File::open(folder_of(path)).and_then(|folder| folder.sync_all()).file("can't write", path.display())?;
-    Ok(())
 }
 
 /// 32 bytes from the system's generator.
@@ -350,6 +406,45 @@ mod tests {
         let error = Keyring::open(&path, "wrong").unwrap_err().to_string();
         assert!(error.contains("passphrase"), "{error}");
         assert_eq!(Keyring::public(&path).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_two_handles_of_a_keyring_add_is_in_it_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keyring.json");
+        let mut one = Keyring::open_or_create(&path, "p").unwrap();
+        let mut two = Keyring::open_or_create(&path, "p").unwrap();
+        one.generate("a").unwrap();
+        two.generate("b").unwrap();
+        assert!(one.generate("b").is_err(), "the other handle made it");
+        two.change_passphrase("new").unwrap();
+        let error = one.generate("c").unwrap_err().to_string();
+        assert!(error.contains("another passphrase"), "{error}");
+        let names: Vec<_> = Keyring::public(&path).unwrap().into_iter().map(|key| key.name).collect();
+        assert_eq!(names, ["master", "a", "b"]);
+        Keyring::open(&path, "new").unwrap().signing_key("b").unwrap();
+    }
+
+    #[test]
+    fn threads_that_use_a_new_keyring_at_once_all_have_the_same_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/keyring.json");
+        let masters: Vec<_> = std::thread::scope(|scope| {
+            let open = || Keyring::open_or_create(&path, "p").unwrap().derive("purpose").unwrap();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(masters.iter().all(|master| *master == masters[0]));
+    }
+
+    #[test]
+    fn a_keyring_that_was_lost_is_not_replaced_by_a_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keyring.json");
+        std::fs::write(people_file_of(&path), b"gristmill-people").unwrap();
+        let error = Keyring::open_or_create(&path, "p").unwrap_err().to_string();
+        assert!(error.contains("restore the keyring from a backup"), "{error}");
+        assert!(!path.exists());
     }
 
     #[test]

@@ -79,6 +79,16 @@ impl LakeKeys {
         Ok(keys)
     }
 
+    /// True if the store has no key of anybody, of whatever lake.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The store that the keys came from.
+    pub(crate) fn into_store(self) -> Box<dyn KeyStore> {
+        self.store
+    }
+
     /// What tells this lake's keys from all others, and nothing else.
     pub fn check(&self) -> &str {
         &self.check

@@ -8,11 +8,13 @@
 //! | `keyring` | where are the master secret and the signing keys? |
 //! | `store` | what must a keeper of people's keys do? |
 //! | `people` | how are they kept in a file beside the keyring? |
+//! | `lock` | how do several processes change them without losing anything? |
 //! | `lake_keys` | how is a grain sealed, opened, and found while it is sealed? |
 //! | `rows` | how do rows of a sealed segment become rows that can be read? |
 
 mod keyring;
 mod lake_keys;
+mod lock;
 mod people;
 mod rows;
 mod store;
@@ -23,4 +25,4 @@ pub use lake_keys::{ENVELOPE, LakeKeys, Unsealed, key_of};
 pub use people::FileKeys;
 pub use rows::Erased;
 pub(crate) use rows::write_sort_key;
-pub use store::{Ending, KeyId, KeyStore, PersonKey};
+pub use store::{Decide, Ending, KeyChange, KeyId, KeyStatus, KeyStore, PersonKey};

@@ -6,20 +6,18 @@
 //! ```
 //!
 //! Numbers are big-endian, the instant is in seconds since 1970. A record's salt is sealed under a key of the keyring and bound
-//! to its id and generation. New records are appended; ending a key writes the file anew without its salt and replaces it as a
-//! whole. What a killed process left of a record is no record: nothing was sealed with it yet.
+//! to its id and generation. Every change is made under the keyring's lock to what the file has at that moment, and replaces the
+//! file as a whole. A last record that isn't whole, which earlier versions could leave, counts as none.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
 use super::Secret;
-use super::keyring::{Keyring, random, seal_bound, sync_folder_of, unseal_bound};
-use super::store::{Ending, KeyId, KeyStore, PersonKey};
-use crate::destination::folder_of;
+use super::keyring::{Keyring, people_file_of, random, seal_bound, unseal_bound};
+use super::lock::{KeyringLock, replace_file};
+use super::store::{Decide, Ending, KeyChange, KeyId, KeyStatus, KeyStore, PersonKey};
 use crate::error::{Context, EngineError, Result};
 
 const MAGIC: &[u8; 16] = b"gristmill-people";
@@ -50,19 +48,9 @@ impl FileKeys {
     /// # Errors
     /// [`EngineError::Key`].
     pub fn beside(keyring: Keyring) -> Result<FileKeys> {
-        let mut path = keyring.path().as_os_str().to_owned();
-        path.push(".people");
+        let path = people_file_of(keyring.path());
         let salts = keyring.derive(SALTS)?;
-        Ok(FileKeys { keyring, path: path.into(), salts })
-    }
-
-    /// Holds off other processes until what it answers is dropped.
-    fn lock(&self) -> Result<File> {
-        let path = self.path.with_extension("people.lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let lock = lock.file("can't lock", path.display())?;
-        lock.lock().file("can't lock", path.display())?;
-        Ok(lock)
+        Ok(FileKeys { keyring, path, salts })
     }
 
     fn read(&self) -> Result<Vec<[u8; RECORD]>> {
@@ -83,25 +71,32 @@ impl FileKeys {
     }
 
     fn open(&self, record: &[u8; RECORD]) -> Result<PersonKey> {
-        let salt = match record[BOUND] {
-            0 => {
+        let KeyStatus { id, generation, ending } = self.status(record)?;
+        let salt = match ending {
+            None => {
                 let clear = unseal_bound(&self.salts, &record[..BOUND], &record[SEAL..]).map(Zeroizing::new);
                 let salt = clear.and_then(|clear| <[u8; 32]>::try_from(clear.as_slice()).ok());
                 Ok(Zeroizing::new(salt.ok_or_else(|| self.fault("is damaged, or of another keyring"))?))
             }
-            1 => Err(Ending::Destroyed),
-            2 => Err(Ending::Retired),
-            _ => return Err(self.fault("is damaged, or of a later version")),
+            Some(ending) => Err(ending),
         };
-        let (id, generation) = name_of(record);
         Ok(PersonKey { id, generation, salt })
     }
 
+    fn status(&self, record: &[u8; RECORD]) -> Result<KeyStatus> {
+        let (id, generation) = name_of(record);
+        let ending = match record[BOUND] {
+            0 => None,
+            1 => Some(Ending::Destroyed),
+            2 => Some(Ending::Retired),
+            _ => return Err(self.fault("is damaged, or of a later version")),
+        };
+        Ok(KeyStatus { id, generation, ending })
+    }
+
+    /// The record of a new key.
     fn record(&self, id: KeyId, generation: u32) -> Result<[u8; RECORD]> {
-        let mut record = [0; RECORD];
-        record[..16].copy_from_slice(&id.0);
-        record[16..BOUND].copy_from_slice(&generation.to_be_bytes());
-        record[24..SEAL].copy_from_slice(&chrono::Utc::now().timestamp().to_be_bytes());
+        let mut record = unsealed(id, generation);
         let salt = Zeroizing::new(random());
         let sealed = seal_bound(&self.salts, &record[..BOUND], &*salt)?;
         if sealed.len() != RECORD - SEAL {
@@ -111,42 +106,36 @@ impl FileKeys {
         Ok(record)
     }
 
-    /// Appends `records` behind the whole records that are there.
-    fn append(&self, whole: usize, records: &[[u8; RECORD]]) -> Result<()> {
-        let shown = self.path.display();
-        let mut file = private().append(false).open(&self.path).file("can't write", &shown)?;
-        let end = match whole {
-            0 => 0,
-            whole => (MAGIC.len() + whole * RECORD) as u64,
-        };
-        file.set_len(end).file("can't write", &shown)?;
-        std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).file("can't write", &shown)?;
-        let mut bytes = if end == 0 { MAGIC.to_vec() } else { Vec::new() };
-        bytes.extend(records.as_flattened());
-        file.write_all(&bytes).and_then(|()| file.sync_all()).file("can't write", &shown)?;
-        match end {
-            0 => sync_folder_of(&self.path),
-            _ => Ok(()),
+    /// Makes one change of `records`; returns the key that it reads or adds.
+    fn change(&self, records: &mut Records, change: KeyChange) -> Result<Option<PersonKey>> {
+        match change {
+            KeyChange::Read(id, generation) => match records.get(id, generation) {
+                Some(record) => self.open(record).map(Some),
+                None => Err(self.fault(&format!("has no key {id} of generation {generation}"))),
+            },
+            KeyChange::Add(id, generation) => {
+                if records.get(id, generation).is_some() {
+                    return Err(self.fault(&format!("has a key {id} of generation {generation} already")));
+                }
+                let record = self.record(id, generation)?;
+                records.push(record);
+                self.open(&record).map(Some)
+            }
+            KeyChange::End(id, generation, ending) => {
+                records.end(id, generation, ending);
+                Ok(None)
+            }
         }
-    }
-
-    fn replace(&self, records: &[[u8; RECORD]]) -> Result<()> {
-        let shown = self.path.display().to_string();
-        let mut file = tempfile::NamedTempFile::new_in(folder_of(&self.path)).file("can't write", &shown)?;
-        file.write_all(MAGIC).and_then(|()| file.write_all(records.as_flattened())).file("can't write", &shown)?;
-        file.as_file().sync_all().file("can't write", &shown)?;
-        file.persist(&self.path).file("can't write", &shown)?;
-        sync_folder_of(&self.path)
     }
 }
 
-/// A file that only its owner can read.
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).write(true).read(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
+/// A record of which nothing is sealed yet.
+fn unsealed(id: KeyId, generation: u32) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[..16].copy_from_slice(&id.0);
+    record[16..BOUND].copy_from_slice(&generation.to_be_bytes());
+    record[24..SEAL].copy_from_slice(&chrono::Utc::now().timestamp().to_be_bytes());
+    record
 }
 
 fn name_of(record: &[u8; RECORD]) -> (KeyId, u32) {
@@ -154,6 +143,48 @@ fn name_of(record: &[u8; RECORD]) -> (KeyId, u32) {
     id.copy_from_slice(&record[..16]);
     generation.copy_from_slice(&record[16..BOUND]);
     (KeyId(id), u32::from_be_bytes(generation))
+}
+
+/// The records of the file while they are changed.
+struct Records {
+    all: Vec<[u8; RECORD]>,
+    places: HashMap<(KeyId, u32), usize>,
+    changed: bool,
+}
+
+impl Records {
+    fn new(all: Vec<[u8; RECORD]>) -> Records {
+        let places = all.iter().enumerate().map(|(place, record)| (name_of(record), place)).collect();
+        Records { all, places, changed: false }
+    }
+
+    fn get(&self, id: KeyId, generation: u32) -> Option<&[u8; RECORD]> {
+        self.all.get(*self.places.get(&(id, generation))?)
+    }
+
+    fn push(&mut self, record: [u8; RECORD]) {
+        self.places.insert(name_of(&record), self.all.len());
+        self.all.push(record);
+        self.changed = true;
+    }
+
+    /// Overwrites the salt of a key. One that was destroyed doesn't become one that was merely replaced.
+    fn end(&mut self, id: KeyId, generation: u32, ending: Ending) {
+        let state = if ending == Ending::Destroyed { 1 } else { 2 };
+        match self.places.get(&(id, generation)).and_then(|place| self.all.get_mut(*place)) {
+            Some(record) if record[BOUND] == 1 => return,
+            Some(record) => {
+                record[BOUND] = state;
+                record[SEAL..].fill(0);
+            }
+            None => {
+                let mut record = unsealed(id, generation);
+                record[BOUND] = state;
+                self.push(record);
+            }
+        }
+        self.changed = true;
+    }
 }
 
 impl KeyStore for FileKeys {
@@ -169,46 +200,19 @@ impl KeyStore for FileKeys {
         self.read()?.iter().map(|record| self.open(record)).collect()
     }
 
-    fn make(&self, ids: &[KeyId], renew: bool) -> Result<Vec<PersonKey>> {
-        let _lock = self.lock()?;
-        let records = self.read()?;
-        let mut newest: HashMap<KeyId, &[u8; RECORD]> = HashMap::new();
-        for record in &records {
-            let (id, generation) = name_of(record);
-            if newest.get(&id).is_none_or(|known| name_of(known).1 < generation) {
-                newest.insert(id, record);
-            }
+    fn update(&self, decide: &mut Decide<'_>) -> Result<Vec<PersonKey>> {
+        let _lock = KeyringLock::acquire(self.keyring.path())?;
+        self.keyring.check_unreplaced()?;
+        let mut records = Records::new(self.read()?);
+        let current = records.all.iter().map(|record| self.status(record)).collect::<Result<Vec<_>>>()?;
+        let mut keys = Vec::new();
+        for change in decide(&current) {
+            keys.extend(self.change(&mut records, change)?);
         }
-        let (mut keys, mut added) = (Vec::new(), Vec::new());
-        for id in ids {
-            match newest.get(id) {
-                Some(record) if record[BOUND] == 0 && !renew => keys.push(self.open(record)?),
-                known => {
-                    let generation = known.map_or(0, |record| name_of(record).1) + 1;
-                    let record = self.record(*id, generation)?;
-                    keys.push(self.open(&record)?);
-                    added.push(record);
-                }
-            }
-        }
-        if !added.is_empty() {
-            self.append(records.len(), &added)?;
+        if records.changed {
+            replace_file(&self.path, &[MAGIC, records.all.as_flattened()])?;
         }
         Ok(keys)
-    }
-
-    fn end(&self, keys: &[(KeyId, u32)], ending: Ending) -> Result<()> {
-        let _lock = self.lock()?;
-        let ended: HashSet<_> = keys.iter().collect();
-        let mut records = self.read()?;
-        for record in &mut records {
-            // A key that was destroyed doesn't become one that was merely replaced.
-            if ended.contains(&name_of(record)) && record[BOUND] != 1 {
-                record[BOUND] = if ending == Ending::Destroyed { 1 } else { 2 };
-                record[SEAL..].fill(0);
-            }
-        }
-        self.replace(&records)
     }
 }
 
@@ -251,8 +255,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let keys = store(folder.path());
         keys.make(&[KeyId([1; 16])], false).unwrap();
-        let mut file = OpenOptions::new().append(true).open(&keys.path).unwrap();
-        file.write_all(&[7; 50]).unwrap();
+        let half = [std::fs::read(&keys.path).unwrap(), vec![7; 50]].concat();
+        std::fs::write(&keys.path, half).unwrap();
         keys.make(&[KeyId([2; 16])], false).unwrap();
         assert_eq!(keys.load().unwrap().len(), 2);
         for left in [&b""[..], b"grist"] {
@@ -261,8 +265,39 @@ mod tests {
             keys.make(&[KeyId([3; 16])], false).unwrap();
             assert_eq!(keys.load().unwrap().len(), 1);
         }
-        std::fs::remove_file(folder.path().join("keyring.json")).unwrap();
-        let error = store(folder.path()).load().unwrap_err().to_string();
+        let other = tempfile::tempdir().unwrap();
+        drop(store(other.path()));
+        std::fs::rename(&keys.path, people_file_of(&other.path().join("keyring.json"))).unwrap();
+        let error = store(other.path()).load().unwrap_err().to_string();
         assert!(error.contains("another keyring"), "{error}");
+    }
+
+    #[test]
+    fn an_update_decides_on_what_the_file_has_then_and_not_on_what_was_loaded_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (store(folder.path()), store(folder.path()));
+        let ann = KeyId([1; 16]);
+        assert!(one.load().unwrap().is_empty() && two.load().unwrap().is_empty());
+        let first = one.make(&[ann], false).unwrap();
+        assert_eq!(salt(&two.make(&[ann], false).unwrap()), salt(&first));
+        two.end(&[(ann, 1)], Ending::Destroyed).unwrap();
+        assert_eq!(one.make(&[ann], false).unwrap()[0].generation, 2);
+        // A key that isn't there, because an older copy of the file was restored, is known as destroyed afterwards.
+        one.end(&[(ann, 7)], Ending::Destroyed).unwrap();
+        assert_eq!(two.load().unwrap().last().unwrap().salt, Err(Ending::Destroyed));
+        assert_eq!(two.make(&[ann], false).unwrap()[0].generation, 8);
+    }
+
+    #[test]
+    fn nothing_is_written_for_a_keyring_that_was_replaced_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = store(folder.path());
+        keys.make(&[KeyId([1; 16])], false).unwrap();
+        let before = std::fs::read(&keys.path).unwrap();
+        let other = tempfile::tempdir().unwrap();
+        drop(store(other.path()));
+        std::fs::rename(other.path().join("keyring.json"), folder.path().join("keyring.json")).unwrap();
+        assert!(keys.make(&[KeyId([2; 16])], false).is_err());
+        assert_eq!(std::fs::read(&keys.path).unwrap(), before);
     }
 }

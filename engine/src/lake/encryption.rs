@@ -71,10 +71,10 @@ impl Lake {
         let name = store.name();
         let keys = LakeKeys::open(store, &marker.lake)?;
         if keys.check() != marker.check {
-            return Err(EngineError::Key(format!(
-                "the lake `{}` is encrypted with another keyring than `{name}`",
-                self.location.name()
-            )));
+            return Err(self.foreign_keyring(&name, "is another one"));
+        }
+        if keys.is_empty() && self.segments()?.iter().any(|segment| segment.id.is_sealed()) {
+            return Err(self.foreign_keyring(&name, "has none of the keys of people that the lake is sealed with"));
         }
         self.encryption.keys = Some(Arc::new(keys));
         Ok(())
@@ -93,11 +93,29 @@ impl Lake {
             let path = Path::from(ENCRYPTION);
             let text = serde_json::to_vec_pretty(&marker).file("can't write", &path)?;
             let only_new = PutOptions::from(PutMode::Create);
-            self.location.store().put_opts(&path, PutPayload::from(text), only_new).await.file("can't write", &path)?;
+            match self.location.store().put_opts(&path, PutPayload::from(text), only_new).await {
+                // Another process was faster: the lake has the name that it gave.
+                Err(object_store::Error::AlreadyExists { .. }) => {
+                    self.encryption = Encryption::load(&self.location).await?;
+                    return self.unlock(keys.into_store());
+                }
+                written => written.file("can't write", &path)?,
+            };
             self.encryption = Encryption { marker: Some(marker), keys: Some(Arc::new(keys)), sealed_left_out: false };
             return Ok(());
         }
         self.unlock(store)
+    }
+
+    /// The error of a keyring `name` that doesn't open this encrypted lake, because it `is` something. To make a new keyring is
+    /// never the remedy.
+    pub fn foreign_keyring(&self, name: &str, is: &str) -> EngineError {
+        EngineError::Key(format!(
+            "the lake `{}` is encrypted, and the keyring `{name}` {is}: name the keyring that the lake was encrypted with \
+             (--keyring, GRISTMILL_KEYRING); if it was lost, restore it and its file `….people` from a backup, since no other \
+             keyring opens the lake",
+            self.location.name()
+        ))
     }
 
     /// Leaves out what is sealed, so that the rest can be read without a key.

@@ -133,6 +133,33 @@ impl LakeLocation {
         Ok(())
     }
 
+    /// The names of what is at the lake's place: files and folders, or the first parts of the paths of objects.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(super) async fn names(&self) -> Result<Vec<String>> {
+        let mut names: Vec<String> = match &self.folder {
+            Some(folder) => {
+                let entries = std::fs::read_dir(folder).file("can't list", folder.display())?;
+                let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+                names.collect::<std::io::Result<_>>().file("can't list", folder.display())?
+            }
+            None => {
+                let found = self.store.list_with_delimiter(None).await.file("can't list", self.name())?;
+                let objects = found.objects.into_iter().map(|object| object.location);
+                let paths = found.common_prefixes.into_iter().chain(objects);
+                paths.filter_map(|path| path.parts().next().map(|part| part.as_ref().to_owned())).collect()
+            }
+        };
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// False if the lake is a folder in which there is no folder `name`.
+    pub(super) fn may_have(&self, name: &str) -> bool {
+        self.folder.as_ref().is_none_or(|folder| folder.join(name).is_dir())
+    }
+
     /// The files below `folder`, in the order of their paths.
     ///
     /// # Errors

@@ -11,6 +11,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `location` | where is the lake, and how does a file become part of it all at once? |
+//! | `vacancy` | may a new lake be made at this place? |
 //! | `table` | which files has a table, and how is a change committed? |
 //! | `ledger` | which sources were taken in, and how far? |
 //! | `lifecycle` | what is the current state of these grains? |
@@ -36,6 +37,7 @@ mod purge;
 mod records;
 mod scan;
 mod table;
+mod vacancy;
 
 use std::sync::Arc;
 
@@ -109,13 +111,14 @@ impl Lake {
         Self::with_grains(location, grains).await
     }
 
-    /// The lake at `uri`, made if there is none.
+    /// The lake at `uri`, made if there is none. Of several processes that make it at once each table is made by one, and the others
+    /// open it; what a process left that was killed meanwhile is completed.
     ///
     /// # Errors
-    /// As [`Lake::open`], without [`EngineError::NoLake`].
+    /// As [`Lake::open`], without [`EngineError::NoLake`]; [`EngineError::NotALake`] if something else is there.
     pub async fn open_or_create(uri: &str) -> Result<Lake> {
         let location = LakeLocation::new(uri)?;
-        let grains = open_or_create(&location, GRAINS, grains_schema(), &statistics_columns()).await?;
+        let grains = grains_opened_or_created(&location).await?;
         Self::with_grains(location, grains).await
     }
 
@@ -186,6 +189,25 @@ impl Lake {
     pub fn segments(&self) -> Result<Vec<Segment>> {
         let files = self.grains.files()?.into_iter().filter(|file| !self.leaves_out(&file.name));
         Ok(files.filter_map(|file| Some(Segment { id: SegmentId::of_file(&file.name)?, file })).collect())
+    }
+}
+
+/// The table `grains`. It is the first that a new lake has, so that where any other is, a process that makes a lake at the same time
+/// has made this one already.
+async fn grains_opened_or_created(location: &LakeLocation) -> Result<Table> {
+    // To open a table makes its folder, so a folder of somebody else's is looked at before.
+    if !location.may_have(GRAINS) {
+        let vacant = vacancy::check(location).await;
+        if !location.may_have(GRAINS) {
+            vacant?;
+        }
+    }
+    if let Some(table) = Table::open(location, GRAINS).await? {
+        return Ok(table);
+    }
+    match vacancy::check(location).await {
+        Ok(()) => Table::create(location, GRAINS, grains_schema(), &statistics_columns()).await,
+        Err(error) => Table::open(location, GRAINS).await?.ok_or(error),
     }
 }
 

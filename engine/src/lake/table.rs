@@ -108,6 +108,8 @@ impl Table {
             ])
             .with_raise_if_key_not_exists(false)
             .with_save_mode(SaveMode::Ignore)
+            // Otherwise the library commits the table's metadata once more, behind the first version of a faster process.
+            .with_commit_properties(CommitProperties::default().with_max_retries(0))
             .await;
         match made {
             Ok(delta) => Ok(Table { name, location: location.clone(), delta }),

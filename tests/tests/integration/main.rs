@@ -11,6 +11,7 @@ mod canonical_conformance;
 mod claims;
 mod cmf;
 mod command_line;
+mod concurrency;
 mod datasets;
 mod embedders;
 mod encryption;
