@@ -80,6 +80,7 @@ impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         let code = match error {
             EngineError::Refused { .. } | EngineError::NotAbsent(_) => DATA,
+            EngineError::Damaged { .. } | EngineError::TableLost { .. } => DATA,
             EngineError::Policy(_) => POLICY,
             EngineError::Conflict(_) => CONFLICT,
             EngineError::Interrupted => INTERRUPTED,

@@ -152,8 +152,8 @@ async fn rewrite(lake: &mut Lake, segment: &Segment, keys: &Arc<LakeKeys>, repor
         let (location, file, keys) = (lake.location().clone(), file.clone(), Arc::clone(keys));
         let job = tokio::task::spawn_blocking(move || seal(&location, &file, groups, &keys));
         let written = job.await.file("can't finish", "a segment")??;
-        if written.rows > 0 {
-            report.bytes_written += written.size;
+        if written.file.rows > 0 {
+            report.bytes_written += written.file.size;
             lake.publish_segment(&mut change, written).await?;
         }
     }
@@ -205,9 +205,8 @@ fn seal(location: &LakeLocation, file: &OpenFile, groups: Range<usize>, keys: &L
         builder.add(number, &group)?;
         sink.write_row_group(number, &[group]).file(fault, id.as_str())?;
     }
-    let rows = sink.finish().file(fault, id.as_str())?;
-    let size = data.as_file().metadata().file(fault, id.as_str())?.len();
-    Ok(WrittenSegment { id, data, rows, size, sidecars: builder.finish() })
+    let file = sink.finish().file(fault, id.as_str())?;
+    Ok(WrittenSegment { id, data, file, sidecars: builder.finish() })
 }
 
 /// Seals the files of `rejects` and `state` for whose names `which` holds; answers how many there were.

@@ -41,6 +41,16 @@ pub enum EngineError {
         /// The table.
         table: &'static str,
     },
+    /// A part of the lake isn't what was written.
+    #[error("{what} is damaged: {cause}; {remedy}")]
+    Damaged {
+        /// The file or table.
+        what: String,
+        /// What was found and what was expected.
+        cause: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// Another writer changed the lake in a way that this change can't be combined with.
     #[error(
         "another writer changed the lake at the same time ({0}); nothing was changed by this run since its last commit, run it again"
@@ -116,6 +126,42 @@ impl EngineError {
             },
             _ => false,
         }
+    }
+
+    /// True if the system kept the work from being done (memory, permissions, disks, networks), false if the lake is damaged.
+    /// Only for errors of reading a lake.
+    pub fn is_environment(&self) -> bool {
+        if matches!(self, EngineError::Damaged { .. } | EngineError::TableLost { .. }) {
+            return false;
+        }
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            let refused = match (error.downcast_ref::<std::io::Error>(), error.downcast_ref::<object_store::Error>()) {
+                (Some(error), _) => is_refusal(error),
+                (_, Some(error)) => {
+                    use object_store::Error::{PermissionDenied, Unauthenticated};
+                    matches!(error, PermissionDenied { .. } | Unauthenticated { .. })
+                }
+                _ => false,
+            };
+            if refused {
+                return true;
+            }
+            cause = error.source();
+        }
+        // Decompressors report it as text only.
+        self.to_string().contains("not enough memory")
+    }
+}
+
+/// True unless `error` is about what a file holds, or that it isn't there.
+fn is_refusal(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+    match error.kind() {
+        NotFound | UnexpectedEof | InvalidData | InvalidInput => false,
+        // Made by libraries, and not by the system, which gives a number.
+        std::io::ErrorKind::Other => error.raw_os_error().is_some(),
+        _ => true,
     }
 }
 

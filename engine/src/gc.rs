@@ -71,15 +71,14 @@ pub async fn collect_garbage(lake: &mut Lake, options: &GcOptions) -> Result<GcR
     let mut sweep = Sweep::new(options);
     // Files are listed before the log is read: what is committed in between isn't taken for garbage.
     let mut listed = Vec::new();
-    for table in [&lake.grains, &lake.state, &lake.rejects, &lake.audit, &lake.erased] {
+    for table in lake.tables() {
         listed.push(lake.location().list(table.name()).await?);
     }
     let sidecars = lake.location().list(SIDECARS).await?;
     let scratch = lake.location().list(SCRATCH).await?;
     lake.refresh().await?;
     let mut kept_segments = HashSet::new();
-    for (table, files) in [&lake.grains, &lake.state, &lake.rejects, &lake.audit, &lake.erased].into_iter().zip(listed)
-    {
+    for (table, files) in lake.tables().into_iter().zip(listed) {
         let kept = sweep.data(table, files).await?;
         if table.name() == GRAINS {
             kept_segments = kept;

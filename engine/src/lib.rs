@@ -38,6 +38,7 @@ pub mod encrypt;
 pub mod erase;
 pub mod error;
 pub mod export;
+mod file_digest;
 pub mod gc;
 pub mod hash;
 pub mod index;
@@ -52,3 +53,5 @@ pub mod segment;
 mod sieve;
 pub mod text;
 pub mod verify;
+
+pub use file_digest::{FileDigest, WrittenFile};

@@ -206,8 +206,7 @@ impl<'b> Cells<'b> {
         if state.is_some() {
             return None;
         }
-        let address = self.addresses.is_valid(row).then(|| self.addresses.value(row).parse().ok()).flatten();
-        if keys.is_some_and(|keys| keys.is_erased(address.as_ref(), self.blobs.value(row))) {
+        if keys.is_some_and(|keys| keys.is_erased(self.blobs.value(row))) {
             *state = Some(RowState::Erased);
             return None;
         }

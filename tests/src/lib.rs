@@ -3,6 +3,7 @@
 
 pub mod binary;
 pub mod conformance;
+pub mod damage;
 pub mod datasets;
 pub mod exact;
 pub mod fixture;

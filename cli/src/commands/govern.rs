@@ -6,10 +6,9 @@ use std::path::Path;
 use gristmill_engine::apply::{Answer, ApplyOptions, apply as run_apply};
 use gristmill_engine::erase::{
     Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, disclose, erase as run_erasure,
-    names_nobody, plan as run_plan, plan_disclosure, verify as check,
+    names_nobody, plan as run_plan, verify as check,
 };
-use gristmill_engine::error::EngineError;
-use gristmill_engine::lake::{AUDIT, AuditVerdict, Lake};
+use gristmill_engine::lake::AuditVerdict;
 
 use super::Context;
 use super::keys::keyring;
@@ -125,7 +124,7 @@ pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outco
     }
     let request = request(&arguments.selector)?;
     let mut lake = context.open_lake().await?;
-    let (plan, survey) = plan_disclosure(&mut lake, &request, context.threads()).await?;
+    let (plan, survey) = run_plan(&mut lake, &request, context.threads()).await?;
     // Without a keyring the audit entry says what was done and not, under a pseudonym, for whom.
     let key =
         keyring(&context.common.keys).ok().map(|keyring| keyring.derive("gristmill/erasure/pseudonyms")).transpose()?;
@@ -198,12 +197,10 @@ fn prove(context: &Context, arguments: &ProveInclusion) -> Result<Outcome, Failu
 /// Walks the audit log.
 pub async fn audit(context: &Context, arguments: Audit) -> Result<Outcome, Failure> {
     let Audit::Verify { results } = arguments;
-    let verdict = match Lake::open(context.lake()).await {
-        // The log that is to be judged keeps the lake from being opened.
-        Err(error) if matches!(&error, EngineError::Delta { table, .. } if table == AUDIT) => {
-            AuditVerdict::of_unreadable(&error)
-        }
-        lake => context.unlocked(lake?)?.verify_audit().await?,
+    let verdict = match context.open_damaged_lake().await? {
+        // What is to be judged keeps the lake from being opened.
+        Err(error) => AuditVerdict::of_unreadable(&error),
+        Ok(mut lake) => lake.verify_audit().await?,
     };
     context.printer(results).record(&verdict)?;
     Ok(if verdict.bad == 0 { Outcome::Done } else { Outcome::Problems })

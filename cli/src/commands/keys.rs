@@ -56,6 +56,19 @@ impl Context {
         self.unlocked(Lake::open(self.lake()).await?)
     }
 
+    /// The lake, also if it is damaged: for commands that say what is.
+    pub async fn open_damaged_lake(&self) -> Result<Result<Lake, EngineError>, Failure> {
+        match Lake::open_unchecked(self.lake()).await {
+            Ok(lake) => Ok(Ok(self.unlocked(lake)?)),
+            Err(error @ (EngineError::Delta { .. } | EngineError::TableLost { .. } | EngineError::Damaged { .. }))
+                if !error.is_environment() =>
+            {
+                Ok(Err(error))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The lake, whose audit log tells this operator's commands from those of others.
     fn operated(&self, lake: Lake) -> Lake {
         let name = OPERATOR.iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use gristmill_connectors::source::discover;
+use gristmill_engine::lake::LakeLocation;
 use gristmill_engine::progress::WorkProgress;
-use gristmill_engine::verify::{Part, Subset, VerifyOptions, verify_lake, verify_sources};
+use gristmill_engine::verify::{Part, Subset, VerifyOptions, verify_lake, verify_sources, verify_unopened};
 use gristmill_schemas::grain::Mode;
 
 use super::Context;
@@ -36,7 +37,10 @@ pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failur
     let watched = Arc::clone(&progress);
     let shown = Progress::show(&context.common, "verify", move || position(&watched));
     let report = if arguments.sources.is_empty() {
-        verify_lake(&context.open_lake().await?, part, &options, progress).await
+        match context.open_damaged_lake().await? {
+            Ok(lake) => verify_lake(&lake, part, &options, progress).await,
+            Err(cause) => verify_unopened(&LakeLocation::new(context.lake())?, part, &options, &cause).await,
+        }
     } else {
         verify_sources(discover(&arguments.sources).await?, &options, progress).await
     };

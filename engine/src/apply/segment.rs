@@ -72,9 +72,8 @@ pub(super) fn write(
         builder.add(number, &batch)?;
         file.write_row_group(number, &[batch]).file("can't write", id.as_str())?;
     }
-    let rows = file.finish().file("can't write", id.as_str())?;
-    let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
-    Ok(WrittenSegment { id, data, rows, size, sidecars: builder.finish() })
+    let file = file.finish().file("can't write", id.as_str())?;
+    Ok(WrittenSegment { id, data, file, sidecars: builder.finish() })
 }
 
 type Fault = Box<dyn std::error::Error + Send + Sync>;

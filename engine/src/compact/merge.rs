@@ -177,9 +177,8 @@ impl Merge {
             }
             merged
         })?;
-        let written = file.finish().file("can't write the segment", id.as_str())?;
-        let size = data.as_file().metadata().file("can't write the segment", id.as_str())?.len();
-        Ok(WrittenSegment { id, data, rows: written, size, sidecars: indexes.finish() })
+        let file = file.finish().file("can't write the segment", id.as_str())?;
+        Ok(WrittenSegment { id, data, file, sidecars: indexes.finish() })
     }
 
     /// Gives the next `rows` rows to `take` as row groups, until that says that it takes no more.

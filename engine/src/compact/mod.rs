@@ -138,8 +138,8 @@ async fn merge_group(
         let job = tokio::task::spawn_blocking(move || merge.write(&location, wanted).map(|segment| (merge, segment)));
         let (back, segment) = job.await.file("can't finish", "a merge")??;
         merge = back;
-        written += segment.rows;
-        if segment.rows > 0 {
+        written += segment.file.rows;
+        if segment.file.rows > 0 {
             lake.publish_segment(&mut change, segment).await?;
         }
         WorkProgress::add(&progress.bytes, (bytes as f64 * wanted as f64 / rows.max(1) as f64) as u64);

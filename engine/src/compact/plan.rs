@@ -44,7 +44,7 @@ mod tests {
 
     fn segments(rows: &[u64]) -> Vec<Segment> {
         let segment = |(number, rows): (usize, &u64)| {
-            let file = DataFile { name: format!("part-{number:04}.parquet"), size: *rows, rows: *rows };
+            let file = DataFile { name: format!("part-{number:04}.parquet"), size: *rows, rows: *rows, digest: None };
             Segment { id: SegmentId::of_file(&file.name).unwrap(), file }
         };
         rows.iter().enumerate().map(segment).collect()

@@ -11,7 +11,6 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
 use gristmill_schemas::columns::IdentityColumn;
 use gristmill_schemas::grain::Grain;
-use parquet::arrow::ArrowWriter;
 use rayon::prelude::*;
 use tempfile::NamedTempFile;
 
@@ -21,7 +20,7 @@ use crate::error::{Context, Result};
 use crate::index::fulltext::{SegmentText, TextPiece};
 use crate::index::{IndexBuilder, IndexKinds, IndexPart, Watch};
 use crate::lake::{Change, DataFile, Lake, LakeLocation, Table};
-use crate::segment::{SegmentFile, SegmentId, WrittenSegment, grains_properties, records_properties};
+use crate::segment::{RecordsFile, SegmentFile, SegmentId, WrittenSegment, grains_properties};
 
 /// A row group and the rows of the file that it holds.
 struct Group {
@@ -55,9 +54,8 @@ impl Rewritten {
     /// Ends the file and makes the sidecars, on all cores of the pool that it is called in.
     pub(super) fn finish(self) -> Result<WrittenSegment> {
         let Rewritten { id, data, sink, builder, .. } = self;
-        let rows = sink.finish().file("can't write", id.as_str())?;
-        let size = data.as_file().metadata().file("can't write", id.as_str())?.len();
-        Ok(WrittenSegment { id, data, rows, size, sidecars: builder.finish() })
+        let file = sink.finish().file("can't write", id.as_str())?;
+        Ok(WrittenSegment { id, data, file, sidecars: builder.finish() })
     }
 }
 
@@ -219,26 +217,22 @@ pub(crate) async fn edit_file(
     let file = OpenFile::open(lake, &path).await?;
     let id = SegmentId::new_sealed(file.is_sealed());
     let scratch = lake.location().scratch_file()?;
-    let sink = scratch.reopen().file("can't write", &path)?;
-    let mut writer =
-        ArrowWriter::try_new(sink, file.schema(), Some(records_properties())).file("can't write", &path)?;
-    let (mut at, mut rows) = (0, 0);
+    let mut writer = RecordsFile::create(&scratch, file.schema()).file("can't write", &path)?;
+    let mut at = 0;
     for batch in file.reader(None, None, None)? {
         let batch = batch.file("can't read", &path)?;
         let first = at;
         at += batch.num_rows() as u32;
         let kept = edit(first, batch)?;
-        rows += kept.num_rows() as u64;
         writer.write(&kept).file("can't write", &path)?;
     }
-    writer.close().file("can't write", &path)?;
+    let written = writer.finish().file("can't write", &path)?;
     change.removed.push(data.clone());
     change.changes_rows = true;
-    if rows > 0 {
-        let size = scratch.as_file().metadata().file("can't write", &path)?.len();
+    if written.rows > 0 {
         let name = id.file_name();
         lake.location().publish(scratch, &table.path_of(&name)).await?;
-        change.added.push(DataFile { name, size, rows });
+        change.added.push(DataFile::new(name, written));
     }
     Ok(())
 }

@@ -69,11 +69,10 @@ pub(super) fn write(
         || address_index(morsels, plan),
     );
     written.file("can't write the segment", id.as_str())?;
-    let (rows, mut sidecars) = rayon::join(|| file.finish(), || builder.finish());
+    let (file, mut sidecars) = rayon::join(|| file.finish(), || builder.finish());
     sidecars.push(SidecarFile::whole(ADDRESSES_FILE, addresses));
-    let rows = rows.file("can't write the segment", id.as_str())?;
-    let size = data.as_file().metadata().file("can't write the segment", id.as_str())?.len();
-    Ok(WrittenSegment { id, data, rows, size, sidecars })
+    let file = file.file("can't write the segment", id.as_str())?;
+    Ok(WrittenSegment { id, data, file, sidecars })
 }
 
 /// The bytes of the address index of the segment that `plan` describes.

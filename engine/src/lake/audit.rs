@@ -1,17 +1,21 @@
 //! The audit log: a chain of entries, each holding the hash of the one before.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use arrow::array::AsArray;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use chrono::Utc;
 use gristmill_schemas::columns::{AuditRow, audit_batch};
+use serde_json::json;
 
+use super::heads::{HEADS, Heads, digest_of_files};
 use super::records::text;
+use super::soundness::fault_of;
 use super::table::Change;
-use super::{Lake, Segment};
+use super::{FIRST_WITH_HEADS, Lake, Segment};
 use crate::erase::ERASURES;
 use crate::error::{Context, EngineError, Result};
+use crate::file_digest::FileDigest;
 
 /// The table of what the engine did.
 pub const AUDIT: &str = "audit";
@@ -35,7 +39,11 @@ impl Lake {
     ///
     /// # Errors
     /// [`EngineError::Conflict`] if other writers were faster every time; [`EngineError::File`], [`EngineError::Delta`].
-    pub async fn record(&mut self, action: &str, details: serde_json::Value) -> Result<()> {
+    pub async fn record(&mut self, action: &str, mut details: serde_json::Value) -> Result<()> {
+        self.upgrade().await?;
+        if let Some(details) = details.as_object_mut() {
+            details.insert("tables".to_owned(), self.versions().await?);
+        }
         for _ in 0..ATTEMPTS {
             self.audit.refresh().await?;
             let entry = self.next_entry(action, &details).await?;
@@ -50,6 +58,18 @@ impl Lake {
             }
         }
         Err(EngineError::Conflict(format!("the audit log was busy {ATTEMPTS} times")))
+    }
+
+    /// Returns the version of every other table with the digest over its list of files, for the audit log: later, a table whose
+    /// log ends before that version was cut off.
+    async fn versions(&mut self) -> Result<serde_json::Value> {
+        let mut versions = serde_json::Map::new();
+        for table in self.tables_mut().into_iter().filter(|table| table.name() != AUDIT) {
+            table.refresh().await?;
+            let files = digest_of_files(&table.files()?);
+            versions.insert(table.name().to_owned(), json!({ "version": table.version(), "files": files }));
+        }
+        Ok(versions.into())
     }
 
     /// True if the audit log has an entry of `action` whose details have the `id`.
@@ -86,7 +106,42 @@ impl Lake {
         };
         let mut verdict = AuditVerdict::of(&entries);
         verdict.find(self.unrecorded(&entries).await?);
+        verdict.find(self.faults_of_tables(&entries).await?);
         Ok(verdict)
+    }
+
+    /// What `heads.json` and the last of `entries` say of the tables that isn't so.
+    async fn faults_of_tables(&self, entries: &[AuditRow]) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
+        let heads = match Heads::load(&self.location).await {
+            Ok(heads) => heads,
+            Err(error @ EngineError::Damaged { .. }) => {
+                problems.push(error.to_string());
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        if heads.is_none() && problems.is_empty() && self.grains.format_version() >= FIRST_WITH_HEADS {
+            problems.push(format!("`{HEADS}` is missing"));
+        }
+        let recorded = entries.iter().rev().find_map(|entry| recorded_versions(&entry.details));
+        for table in self.tables() {
+            let head = heads.as_ref().and_then(|heads| heads.tables.get(table.name()));
+            if let Some(fault) = head.map(|head| fault_of(table, head)).transpose()?.flatten() {
+                problems.push(format!("the table `{}`: {}", table.name(), fault.cause));
+            }
+            let Some(recorded) = recorded.as_ref().and_then(|tables| tables.get(table.name())) else { continue };
+            let (found, expected) = (table.version(), recorded.version);
+            if found < expected {
+                let name = table.name();
+                problems.push(format!(
+                    "the log of `{name}` ends at version {found}, the audit log has seen version {expected}"
+                ));
+            } else if found == expected && digest_of_files(&table.files()?) != recorded.files {
+                problems.push(format!("the log of `{}` names other files than the audit log has seen", table.name()));
+            }
+        }
+        Ok(problems)
     }
 
     /// What the lake holds that `entries` should tell of and don't.
@@ -168,6 +223,18 @@ impl Lake {
         }
         Ok(last)
     }
+}
+
+/// The version of a table that an entry has seen.
+#[derive(serde::Deserialize)]
+struct RecordedVersion {
+    version: u64,
+    files: FileDigest,
+}
+
+fn recorded_versions(details: &str) -> Option<BTreeMap<String, RecordedVersion>> {
+    let mut details: serde_json::Value = serde_json::from_str(details).ok()?;
+    serde_json::from_value(details.get_mut("tables")?.take()).ok()
 }
 
 /// What a walk over the audit log found.

@@ -43,10 +43,10 @@ impl ErasedGrains {
     /// The tokens of `lake`, as far as its handle sees.
     ///
     /// # Errors
-    /// [`EngineError::File`].
+    /// [`EngineError::Damaged`] if a data file isn't what was written: what was erased could come back. [`EngineError::File`].
     pub async fn load(lake: &Lake) -> Result<ErasedGrains> {
         let mut tokens: HashMap<[u8; 32], HashSet<[u8; 32]>> = HashMap::new();
-        for batch in lake.erased.read_columns(&["key", "token"]).await? {
+        for batch in lake.erased.read_checked(&["key", "token"]).await? {
             for row in 0..batch.num_rows() {
                 let digest = |name| text(&batch, name, row).and_then(digest_of);
                 let (key, token) =

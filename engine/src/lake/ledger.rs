@@ -16,6 +16,7 @@ use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use super::log::LogFile;
 use super::table::Table;
 use crate::error::{Context, Result};
 
@@ -65,10 +66,8 @@ impl Ledger {
     /// [`EngineError::File`](crate::error::EngineError::File).
     pub async fn load(grains: &Table) -> Result<Ledger> {
         let mut ledger = Ledger::default();
-        let log = format!("{}/_delta_log", grains.name());
-        let entries: Vec<_> =
-            grains.location().list(&log).await?.into_iter().filter_map(|file| Entry::of(&file.location)).collect();
-        let seen = |entry: &&Entry| entry.version <= grains.version();
+        let entries = LogFile::list(grains.location(), grains.name()).await?;
+        let seen = |entry: &&LogFile| entry.version <= grains.version();
         let checkpoint =
             entries.iter().filter(seen).filter(|entry| entry.is_checkpoint).map(|entry| entry.version).max();
         for entry in entries.iter().filter(seen) {
@@ -157,23 +156,6 @@ struct LogLine {
 struct LogTransaction {
     app_id: String,
     version: i64,
-}
-
-/// A file of the log.
-struct Entry {
-    version: u64,
-    is_checkpoint: bool,
-    path: Path,
-}
-
-impl Entry {
-    /// `<version>.json` or `<version>.checkpoint….parquet`.
-    fn of(path: &Path) -> Option<Entry> {
-        let (version, rest) = path.filename()?.split_once('.')?;
-        let is_checkpoint = rest.starts_with("checkpoint") && rest.ends_with("parquet");
-        let known = version.len() == 20 && (is_checkpoint || rest == "json");
-        Some(Entry { version: version.parse().ok().filter(|_| known)?, is_checkpoint, path: path.clone() })
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! lake/
 //!   grains/   state/   rejects/   audit/   erased/     Delta tables
 //!   index/<segment id>/                      sidecars: derived, rebuildable
+//!   heads.json, heads.lock                   the newest version of each table
 //!   encryption.json                          only if it is encrypted
 //!   _scratch/                                files that aren't part of the lake yet
 //! ```
@@ -13,6 +14,10 @@
 //! | `location` | where is the lake, and how does a file become part of it all at once? |
 //! | `vacancy` | may a new lake be made at this place? |
 //! | `table` | which files has a table, and how is a change committed? |
+//! | `heads` | which version has each table at least? |
+//! | `log` | which files has a table's log? |
+//! | `soundness` | has a lake that is opened lost anything? |
+//! | `upgrade` | how does a lake of an earlier format become one of the current? |
 //! | `ledger` | which sources were taken in, and how far? |
 //! | `lifecycle` | what is the current state of these grains? |
 //! | `scan` | what are all rows of `grains`? |
@@ -29,14 +34,18 @@
 mod audit;
 mod encryption;
 mod erased;
+mod heads;
 mod ledger;
 mod lifecycle;
 mod location;
+mod log;
 mod publish;
 mod purge;
 mod records;
 mod scan;
+mod soundness;
 mod table;
+mod upgrade;
 mod vacancy;
 
 use std::sync::Arc;
@@ -51,13 +60,17 @@ pub use audit::{AUDIT, AuditVerdict};
 pub use encryption::{ENCRYPTION, is_sealed_file};
 pub(crate) use erased::erased_schema;
 pub use erased::{ERASED, ErasedGrains};
+pub(crate) use heads::{ACCEPT, HEADS, Heads, TableHead};
 pub use ledger::{Ledger, Progress, transaction_name};
 pub use location::LakeLocation;
 pub(crate) use location::SCRATCH;
+pub(crate) use log::{LogFile, hint_path};
 pub(crate) use purge::GRACE;
 pub use purge::Purged;
 pub(crate) use records::read_file;
 pub use scan::RowStream;
+pub(crate) use soundness::{REMEDY_OF_FILES, fault_of};
+pub(crate) use table::SEALED;
 pub use table::{Change, DataFile, Table};
 
 use crate::error::{EngineError, Result};
@@ -65,7 +78,13 @@ use crate::index::Sidecars;
 use crate::segment::SegmentId;
 
 /// The version of the lake's layout that this program writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The first version of the layout that has `heads.json`, and digests of data files.
+pub(crate) const FIRST_WITH_HEADS: u32 = 2;
+
+/// The names of all tables, `grains` first.
+pub const TABLES: [&str; 5] = [GRAINS, STATE, REJECTS, AUDIT, ERASED];
 
 /// A lake, seen at one version of each table.
 #[derive(Debug, Clone)]
@@ -107,8 +126,29 @@ impl Lake {
             return Err(absent());
         }
         let location = LakeLocation::new(uri)?;
+        // Read before the tables: what is committed in between puts these ahead, which is sound.
+        let heads = Heads::load(&location).await?;
+        let grains = match Table::open(&location, GRAINS).await? {
+            Some(grains) => grains,
+            None => return Err(lost(&location, GRAINS, heads.as_ref()).unwrap_or_else(absent)),
+        };
+        Self::with_grains(location, grains, heads).await
+    }
+
+    /// Opens the lake at `uri` without comparing it with `heads.json`: for commands that look into what is damaged, and repair it.
+    ///
+    /// # Errors
+    /// As [`Lake::open`], but for [`EngineError::Damaged`].
+    pub async fn open_unchecked(uri: &str) -> Result<Lake> {
+        let absent = || EngineError::NoLake(uri.to_owned());
+        if !gristmill_connectors::storage::has_scheme(uri) && !std::path::Path::new(uri).join(GRAINS).is_dir() {
+            return Err(absent());
+        }
+        let location = LakeLocation::new(uri)?;
         let grains = Table::open(&location, GRAINS).await?.ok_or_else(absent)?;
-        Self::with_grains(location, grains).await
+        // Damage to the heads is for the command that looks into it.
+        let heads = Heads::load(&location).await.ok().flatten();
+        Self::with_tables(location, grains, heads.as_ref()).await
     }
 
     /// The lake at `uri`, made if there is none. Of several processes that make it at once each table is made by one, and the others
@@ -118,11 +158,29 @@ impl Lake {
     /// As [`Lake::open`], without [`EngineError::NoLake`]; [`EngineError::NotALake`] if something else is there.
     pub async fn open_or_create(uri: &str) -> Result<Lake> {
         let location = LakeLocation::new(uri)?;
-        let grains = grains_opened_or_created(&location).await?;
-        Self::with_grains(location, grains).await
+        // Read before the tables: what is committed in between puts these ahead, which is sound.
+        let heads = Heads::load(&location).await?;
+        let grains = grains_opened_or_created(&location, heads.as_ref()).await?;
+        Self::with_grains(location, grains, heads).await
     }
 
-    async fn with_grains(location: LakeLocation, grains: Table) -> Result<Lake> {
+    /// Opens the other tables, and compares all of them with `heads`.
+    async fn with_grains(location: LakeLocation, mut grains: Table, mut heads: Option<Heads>) -> Result<Lake> {
+        if heads.is_none() {
+            // Another process may have made the lake in between.
+            heads = Heads::load(&location).await?;
+            grains.refresh().await?;
+        }
+        soundness::check_presence(&location, &grains, heads.as_ref()).await?;
+        if let Some(heads) = &heads {
+            soundness::check_encryption(&location, heads).await?;
+        }
+        let mut lake = Self::with_tables(location, grains, heads.as_ref()).await?;
+        lake.check_tables(heads.as_ref()).await?;
+        Ok(lake)
+    }
+
+    async fn with_tables(location: LakeLocation, grains: Table, heads: Option<&Heads>) -> Result<Lake> {
         let found = grains.format_version();
         if found > FORMAT_VERSION {
             return Err(EngineError::LakeVersion { uri: location.name(), found, known: FORMAT_VERSION });
@@ -132,13 +190,13 @@ impl Lake {
         let (state, rejects, audit, erased, encryption) = tokio::join!(
             beside(&location, is_new, STATE, state_schema(), "at"),
             beside(&location, is_new, REJECTS, rejects_schema(), "rejected_at"),
-            // That the audit log is gone is for its verification to tell.
-            open_or_create(&location, AUDIT, audit_schema(), "at"),
+            // A lake without heads may have been made before there was an audit log.
+            beside(&location, lost(&location, AUDIT, heads).is_none(), AUDIT, audit_schema(), "at"),
             beside(&location, is_new, ERASED, erased_schema(), "at"),
             encryption::Encryption::load(&location),
         );
         let (state, rejects, audit, erased, encryption) = (state?, rejects?, audit?, erased?, encryption?);
-        let mut lake = Lake {
+        Ok(Lake {
             location,
             grains,
             state,
@@ -148,9 +206,7 @@ impl Lake {
             sidecars: Arc::default(),
             encryption,
             operator: None,
-        };
-        lake.read_hidden().await;
-        Ok(lake)
+        })
     }
 
     /// The lake with `name` as the one who works with it: entries of the audit log tell that person from others by a pseudonym,
@@ -158,6 +214,15 @@ impl Lake {
     pub fn operated_by(self, name: &str) -> Lake {
         let operator = audit::pseudonym(&self.audit.id(), name);
         Lake { operator: Some(operator), ..self }
+    }
+
+    /// The tables, `grains` first.
+    pub fn tables(&self) -> [&Table; 5] {
+        [&self.grains, &self.state, &self.rejects, &self.audit, &self.erased]
+    }
+
+    pub(crate) fn tables_mut(&mut self) -> [&mut Table; 5] {
+        [&mut self.grains, &mut self.state, &mut self.rejects, &mut self.audit, &mut self.erased]
     }
 
     /// Sees the newest version of every table.
@@ -170,7 +235,6 @@ impl Lake {
         let (grains, state, rejects, audit, erased) =
             tokio::join!(grains.refresh(), state.refresh(), rejects.refresh(), audit.refresh(), erased.refresh());
         grains.and(state).and(rejects).and(audit).and(erased)?;
-        self.read_hidden().await;
         self.sidecars.keep(&self.segments()?);
         Ok(())
     }
@@ -197,7 +261,7 @@ impl Lake {
 
 /// The table `grains`. It is the first that a new lake has, so that where any other is, a process that makes a lake at the same time
 /// has made this one already.
-async fn grains_opened_or_created(location: &LakeLocation) -> Result<Table> {
+async fn grains_opened_or_created(location: &LakeLocation, heads: Option<&Heads>) -> Result<Table> {
     // To open a table makes its folder, so a folder of somebody else's is looked at before.
     if !location.may_have(GRAINS) {
         let vacant = vacancy::check(location).await;
@@ -208,10 +272,23 @@ async fn grains_opened_or_created(location: &LakeLocation) -> Result<Table> {
     if let Some(table) = Table::open(location, GRAINS).await? {
         return Ok(table);
     }
+    if let Some(lost) = lost(location, GRAINS, heads) {
+        return Err(lost);
+    }
     match vacancy::check(location).await {
-        Ok(()) => Table::create(location, GRAINS, grains_schema(), &statistics_columns()).await,
+        Ok(()) => {
+            // The heads are made first: from now on it is damage where they are missing.
+            Heads::update(location, |_| ()).await?;
+            Table::create(location, GRAINS, grains_schema(), &statistics_columns()).await
+        }
         Err(error) => Table::open(location, GRAINS).await?.ok_or(error),
     }
+}
+
+/// The error of a lake whose table `name` isn't there although `heads` has it.
+fn lost(location: &LakeLocation, name: &'static str, heads: Option<&Heads>) -> Option<EngineError> {
+    let known = heads.is_some_and(|heads| heads.tables.contains_key(name));
+    known.then(|| EngineError::TableLost { uri: location.name(), table: name })
 }
 
 /// The table `name` beside `grains`. A process that was killed while it made the lake may have left it unmade; of a lake that was

@@ -38,7 +38,7 @@ impl Lake {
             data?;
             let bytes: SourceBytes = location.read(&id.sidecar(ADDRESSES_FILE)).await?;
             let index = AddressIndex::open(bytes).file("can't read the sidecars of", id.as_str())?;
-            Ok((DataFile { name, size: segment.size, rows: segment.rows }, index))
+            Ok((DataFile::new(name, segment.file), index))
         }
     }
 }

@@ -9,6 +9,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::location::SCRATCH;
+use super::log::{checkpoint_path, hint_path};
 use super::table::{Table, delta_error};
 use super::{Lake, LakeLocation};
 use crate::error::Result;
@@ -48,7 +49,12 @@ impl Table {
         let files = self.location().list(self.name()).await?;
         self.refresh().await?;
         let version = self.version();
-        create_checkpoint(self.delta(), None).await.map_err(fault)?;
+        let has = |path| files.iter().any(|file| file.location == path);
+        // One of the same version that was written twice needn't have the same bytes, and `heads.json` has their digest.
+        if !has(checkpoint_path(self.name(), version)) || !has(hint_path(self.name())) {
+            create_checkpoint(self.delta(), None).await.map_err(fault)?;
+        }
+        self.record_head(version).await?;
         let live: HashSet<Path> = self.files()?.into_iter().map(|file| self.path_of(&file.name)).collect();
         let retired: HashSet<Path> = self.tombstones().await?.iter().map(|(name, _)| self.path_of(name)).collect();
         let log = Path::from(format!("{}/_delta_log", self.name()));

@@ -2,13 +2,15 @@
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use gristmill_schemas::columns::{REJECTS, RejectRow, STATE, StateRow, rejects_batch, state_batch};
-use parquet::arrow::ArrowWriter;
+use parquet::errors::ParquetError;
 
 use super::Lake;
 use super::location::LakeLocation;
+use super::soundness::REMEDY_OF_FILES;
 use super::table::{DataFile, Table};
-use crate::error::{Context, Result};
-use crate::segment::{SegmentId, SegmentReader, records_properties};
+use crate::error::{Context, EngineError, Result};
+use crate::file_digest::{FileDigest, WrittenFile};
+use crate::segment::{RecordsFile, SegmentId, SegmentReader};
 
 impl LakeLocation {
     /// The bytes of the lake's file `path`: mapped where the lake is a folder, fetched where it isn't.
@@ -37,14 +39,14 @@ impl Table {
     async fn write_file_as(&self, id: &SegmentId, batch: &RecordBatch) -> Result<DataFile> {
         let name = id.file_name();
         let scratch = self.location().scratch_file()?;
-        let sink = scratch.reopen().file("can't write", format!("{}/{name}", self.name()))?;
-        let mut writer = ArrowWriter::try_new(sink, batch.schema(), Some(records_properties()))
-            .file("can't write", format!("{}/{name}", self.name()))?;
-        writer.write(batch).file("can't write", format!("{}/{name}", self.name()))?;
-        writer.close().file("can't write", format!("{}/{name}", self.name()))?;
-        let size = scratch.as_file().metadata().file("can't write", format!("{}/{name}", self.name()))?.len();
+        let write = || -> Result<WrittenFile, ParquetError> {
+            let mut writer = RecordsFile::create(&scratch, batch.schema())?;
+            writer.write(batch)?;
+            writer.finish()
+        };
+        let written = write().file("can't write", format!("{}/{name}", self.name()))?;
         self.location().publish(scratch, &self.path_of(&name)).await?;
-        Ok(DataFile { name, size, rows: batch.num_rows() as u64 })
+        Ok(DataFile::new(name, written))
     }
 
     /// All rows of the table, with just `columns`.
@@ -54,6 +56,27 @@ impl Table {
     pub async fn read_columns(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
         self.each_batch(columns, |batch| batches.push(batch)).await?;
+        Ok(batches)
+    }
+
+    /// Returns what [`Table::read_columns`] does, of files whose digests are those in the log.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] names a file that isn't what was written; as [`Table::read_columns`].
+    pub(crate) async fn read_checked(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        for file in self.files()? {
+            let path = self.path_of(&file.name);
+            let bytes = self.location().read(&path).await?;
+            if file.digest.is_some_and(|expected| FileDigest::of(&bytes) != expected) {
+                return Err(EngineError::Damaged {
+                    what: format!("`{path}`"),
+                    cause: "its bytes haven't the digest that its log says".to_owned(),
+                    remedy: REMEDY_OF_FILES,
+                });
+            }
+            batches.extend(read_file(bytes, columns).file("can't read", path.to_string())?);
+        }
         Ok(batches)
     }
 

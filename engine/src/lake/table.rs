@@ -3,14 +3,15 @@
 //! Commits go through `deltalake`; the data files are written by us before and are part of the table only once a commit
 //! names them.
 
-use std::collections::HashMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use chrono::Utc;
 use deltalake::kernel::engine::arrow_conversion::TryIntoKernel;
 use deltalake::kernel::transaction::{CommitBuilder, CommitProperties, TransactionError};
-use deltalake::kernel::{Action, Add, StructField, StructType, Transaction};
+use deltalake::kernel::{Action, Add, LogicalFileView, StructField, StructType, Transaction};
 use deltalake::logstore::{LogStoreRef, StorageConfig, default_logstore};
 use deltalake::operations::create::CreateBuilder;
 use deltalake::protocol::{DeltaOperation, SaveMode};
@@ -20,8 +21,11 @@ use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use serde_json::Value;
 
+use super::heads::{CheckpointHead, Heads, TableHead, digest_of_files};
 use super::location::LakeLocation;
+use super::log::{checkpoint_path, commit_path, hint_path};
 use crate::error::{EngineError, Result};
+use crate::file_digest::{FileDigest, WrittenFile};
 
 /// A data file of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +36,15 @@ pub struct DataFile {
     pub size: u64,
     /// Rows.
     pub rows: u64,
+    /// The digest of its bytes; `None` for files of lakes of format 1 and of other engines.
+    pub digest: Option<FileDigest>,
+}
+
+impl DataFile {
+    /// Returns the file `name` that was just written.
+    pub(crate) fn new(name: String, written: WrittenFile) -> DataFile {
+        DataFile { name, size: written.size, rows: written.rows, digest: Some(written.digest) }
+    }
 }
 
 /// A change of a table that is to be committed as a whole.
@@ -62,7 +75,7 @@ pub struct Table {
 const STATISTICS_COLUMNS: &str = "delta.dataSkippingStatsColumns";
 
 /// The table property that holds the version of the lake's layout.
-const FORMAT_VERSION_KEY: &str = "gristmill.formatVersion";
+pub(super) const FORMAT_VERSION_KEY: &str = "gristmill.formatVersion";
 
 /// How many commits lie between two checkpoints of the log.
 const CHECKPOINT_INTERVAL: (&str, &str) = ("delta.checkpointInterval", "20");
@@ -111,11 +124,13 @@ impl Table {
             // Otherwise the library commits the table's metadata once more, behind the first version of a faster process.
             .with_commit_properties(CommitProperties::default().with_max_retries(0))
             .await;
-        match made {
-            Ok(delta) => Ok(Table { name, location: location.clone(), delta }),
+        let table = match made {
+            Ok(delta) => Table { name, location: location.clone(), delta },
             // Another process was faster.
-            Err(error) => Table::open(location, name).await?.ok_or_else(|| fault(error)),
-        }
+            Err(error) => Table::open(location, name).await?.ok_or_else(|| fault(error))?,
+        };
+        table.record_head(0).await?;
+        Ok(table)
     }
 
     /// The table's name.
@@ -187,6 +202,7 @@ impl Table {
                 name: file.path().into_owned(),
                 size: file.size().max(0) as u64,
                 rows: file.num_records().unwrap_or_default() as u64,
+                digest: digest_tag(&file),
             })
             .collect();
         files.sort_by(|left, right| left.name.cmp(&right.name));
@@ -235,6 +251,7 @@ impl Table {
         let transactions = change.progress.iter().map(transaction).collect();
         let mut info = change.info.clone();
         info.insert("gristmill".to_owned(), Value::from(operation));
+        info.insert(SEALED.to_owned(), self.sealed_entries().await?);
         let properties = CommitProperties::default()
             .with_application_transactions(transactions)
             .with_metadata(info)
@@ -251,7 +268,63 @@ impl Table {
             .await
             .map_err(|error| commit_error(self.name, error))?;
         self.refresh().await?;
+        self.record_head(committed.version()).await?;
         Ok(committed.version())
+    }
+
+    /// Returns the digests of the newest commits that this handle sees, for the next commit to seal. The chain that they make lets
+    /// `verify` find a changed entry of the log.
+    async fn sealed_entries(&self) -> Result<Value> {
+        let heads = Heads::load(&self.location).await?;
+        let head = heads.as_ref().and_then(|heads| heads.tables.get(self.name));
+        let seen = head.into_iter().flat_map(|head| head.entries.range(..=self.version()));
+        let mut entries: BTreeMap<u64, FileDigest> = seen.map(|(version, digest)| (*version, *digest)).collect();
+        self.digest_entry(self.version(), &mut entries).await?;
+        while entries.len() > SEALED_ENTRIES {
+            entries.pop_first();
+        }
+        Ok(serde_json::json!(entries))
+    }
+
+    /// Adds the digest of the commit of `version`, unless it is there already or the log doesn't have it any more.
+    async fn digest_entry(&self, version: u64, entries: &mut BTreeMap<u64, FileDigest>) -> Result<()> {
+        if let Entry::Vacant(entry) = entries.entry(version)
+            && let Some(bytes) = self.location.read_small(&commit_path(self.name, version)).await?
+        {
+            entry.insert(FileDigest::of(&bytes));
+        }
+        Ok(())
+    }
+
+    /// Merges the version that this handle sees into the lake's heads, with the commits from `first` on.
+    ///
+    /// # Errors
+    /// As [`Heads::update`].
+    pub(super) async fn record_head(&self, first: u64) -> Result<()> {
+        let mut entries = BTreeMap::new();
+        // Beyond the few newest they would be dropped.
+        let version = self.version();
+        for version in first.max(version.saturating_sub(SEALED_ENTRIES as u64))..=version {
+            self.digest_entry(version, &mut entries).await?;
+        }
+        let files = digest_of_files(&self.files()?);
+        let checkpoint = self.newest_checkpoint().await?;
+        let (name, head) = (self.name, TableHead { version, files, entries, checkpoint });
+        Heads::update(&self.location, move |heads| heads.merge(name, head.clone())).await
+    }
+
+    /// Returns the checkpoint that the log's hint names; `None` if there is none, or it isn't one file.
+    async fn newest_checkpoint(&self) -> Result<Option<CheckpointHead>> {
+        #[derive(serde::Deserialize)]
+        struct Hint {
+            version: u64,
+        }
+        let Some(hint) = self.location.read_small(&hint_path(self.name)).await? else { return Ok(None) };
+        // One that can't be read is for `verify` to report: the library doesn't need it.
+        let Ok(Hint { version }) = serde_json::from_slice(&hint) else { return Ok(None) };
+        let found = self.location.read_small(&checkpoint_path(self.name, version)).await?;
+        let hint = FileDigest::of(&hint);
+        Ok(found.map(|bytes| CheckpointHead { version, file: FileDigest::of(&bytes), hint }))
     }
 
     /// What the newest commits say of themselves, newest first, at most `limit`.
@@ -320,6 +393,22 @@ fn commit_error(table: &str, error: DeltaTableError) -> EngineError {
     }
 }
 
+/// The tag of an `add` action that holds the digest of the data file.
+const DIGEST_TAG: &str = "gristmill.blake3";
+
+/// The key of a commit's information that holds digests of the commits before it, by their versions.
+pub(crate) const SEALED: &str = "gristmill.sealed";
+
+/// How many commits before it a commit seals: more than one, because simultaneous writers don't see each other's.
+const SEALED_ENTRIES: usize = 4;
+
+fn digest_tag(file: &LogicalFileView) -> Option<FileDigest> {
+    // The library has no other way to the tags of a file.
+    #[expect(deprecated)]
+    let tags = file.add_action().tags;
+    tags?.remove(DIGEST_TAG)??.parse().ok()
+}
+
 fn add_action(file: &DataFile, changes_rows: bool, now: i64) -> Add {
     Add {
         path: file.name.clone(),
@@ -328,7 +417,7 @@ fn add_action(file: &DataFile, changes_rows: bool, now: i64) -> Add {
         data_change: changes_rows,
         stats: Some(serde_json::json!({ "numRecords": file.rows }).to_string()),
         partition_values: HashMap::new(),
-        tags: None,
+        tags: file.digest.map(|digest| HashMap::from([(DIGEST_TAG.to_owned(), Some(digest.to_string()))])),
         deletion_vector: None,
         base_row_id: None,
         default_row_commit_version: None,

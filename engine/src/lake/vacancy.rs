@@ -2,12 +2,16 @@
 
 use gristmill_schemas::columns::{GRAINS, STATE};
 
-use super::location::LakeLocation;
+use super::heads::{HEADS, LOCK};
+use super::location::{LakeLocation, SCRATCH};
 use super::{AUDIT, ERASED};
 use crate::error::{EngineError, Result};
 
 /// What file systems and desktops put into folders by themselves.
 const OF_THE_SYSTEM: [&str; 2] = ["lost+found", ".DS_Store"];
+
+/// What a new lake has before its first table.
+const OF_A_LAKE: [&str; 4] = [GRAINS, HEADS, LOCK, SCRATCH];
 
 /// How many names a message lists.
 const LISTED: usize = 3;
@@ -24,8 +28,8 @@ pub(super) async fn check(location: &LakeLocation) -> Result<()> {
     if [STATE, AUDIT, ERASED].into_iter().all(has) {
         return Err(EngineError::TableLost { uri: location.name(), table: GRAINS });
     }
-    let mut foreign: Vec<String> =
-        names.iter().filter(|name| *name != GRAINS && !OF_THE_SYSTEM.contains(&name.as_str())).cloned().collect();
+    let known = |name: &str| OF_A_LAKE.contains(&name) || OF_THE_SYSTEM.contains(&name);
+    let mut foreign: Vec<String> = names.iter().filter(|name| !known(name)).cloned().collect();
     if has(GRAINS) {
         let log = format!("{GRAINS}/_delta_log/");
         let files = location.list(GRAINS).await?.into_iter().map(|file| file.location.to_string());

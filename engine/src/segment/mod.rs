@@ -7,6 +7,7 @@
 //! | `footer` | has a file the columns that it should have? |
 //! | `reader` | what are the rows of these row groups, with these columns? |
 //! | `write` | how do batches become the file, on all cores? |
+//! | `records` | how do batches become a file of a small table? |
 //! | `column` | how does one column of a row group become its chunk? |
 //! | `copy` | how does a row group become part of another file as it is? |
 //! | `splice` | and a column that loses some rows, with the pages that lose none? |
@@ -21,17 +22,21 @@ mod layout;
 mod pages;
 mod read;
 mod reader;
+mod records;
 mod splice;
 mod write;
 
 pub use addresses::{ADDRESSES_FILE, AddressIndex};
 pub(crate) use copy::CopySource;
 pub(crate) use footer::{footer_of, mask_of};
-pub use layout::{ROW_GROUP_ROWS, grains_properties, records_properties, unsorted_grains_properties};
+pub use layout::{ROW_GROUP_ROWS, grains_properties, unsorted_grains_properties};
 pub(crate) use pages::page_bodies;
 pub(crate) use read::MappedFile;
 pub use reader::SegmentReader;
+pub(crate) use records::RecordsFile;
 pub use write::{RowGroup, SegmentFile};
+
+use crate::file_digest::WrittenFile;
 
 /// The name of a segment: unique, and the same in the data file's name and in the folder of its sidecars.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,9 +110,8 @@ impl Default for SegmentId {
 pub(crate) struct WrittenSegment {
     pub(crate) id: SegmentId,
     pub(crate) data: tempfile::NamedTempFile,
-    pub(crate) rows: u64,
-    /// Bytes of the data file.
-    pub(crate) size: u64,
+    /// What the data file holds.
+    pub(crate) file: WrittenFile,
     /// What stands beside the data file.
     pub(crate) sidecars: Vec<crate::index::SidecarFile>,
 }

@@ -20,6 +20,7 @@ use tempfile::NamedTempFile;
 use super::column::{ColumnEncoder, ColumnLayout};
 use super::copy::CopySource;
 use super::splice::SplicedChunk;
+use crate::file_digest::{DigestWriter, WrittenFile};
 
 /// A Parquet file that is being written by many threads. Row groups may be encoded in any order; they stand in the file in
 /// the order of their numbers, whatever the threads do. One that ends before an earlier one waits for it in memory, so that
@@ -32,7 +33,7 @@ pub struct SegmentFile {
 
 /// The end of the file, and the row groups that wait for an earlier one.
 struct Tail {
-    writer: SerializedFileWriter<BufWriter<File>>,
+    writer: SerializedFileWriter<BufWriter<DigestWriter<File>>>,
     behind: WriteBehind,
     next: usize,
     waiting: BTreeMap<usize, Group>,
@@ -58,7 +59,7 @@ impl SegmentFile {
         let leaves = ArrowSchemaConverter::new().with_coerce_types(properties.coerce_types()).convert(&schema)?;
         let mut properties = properties;
         parquet::arrow::add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
-        let sink = BufWriter::with_capacity(BUFFER, file.reopen()?);
+        let sink = BufWriter::with_capacity(BUFFER, DigestWriter::new(file.reopen()?));
         let behind = WriteBehind::begin(file.reopen()?)?;
         let properties = Arc::new(properties);
         let writer = SerializedFileWriter::new(sink, leaves.root_schema_ptr(), Arc::clone(&properties))?;
@@ -118,18 +119,20 @@ impl SegmentFile {
         self.lock().append(number, Group::Copied(source.clone(), from))
     }
 
-    /// Ends the file; answers how many rows it has.
+    /// Ends the file; returns what it holds.
     ///
     /// # Errors
     /// [`ParquetError`].
-    pub fn finish(self) -> Result<u64, ParquetError> {
+    pub fn finish(self) -> Result<WrittenFile, ParquetError> {
         let tail = self.tail.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         if !tail.waiting.is_empty() {
             return Err(ParquetError::General(format!("row group {} is missing", tail.next)));
         }
-        let metadata = tail.writer.close()?;
+        let rows = tail.writer.flushed_row_groups().iter().map(|group| group.num_rows().max(0) as u64).sum();
+        let sink = tail.writer.into_inner()?.into_inner().map_err(std::io::IntoInnerError::into_error)?;
         tail.behind.end()?;
-        Ok(metadata.file_metadata().num_rows().max(0) as u64)
+        let (size, digest) = sink.finish();
+        Ok(WrittenFile { rows, size, digest })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Tail> {

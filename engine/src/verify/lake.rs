@@ -11,9 +11,10 @@ use super::VerifyOptions;
 use super::part::{Cursor, Part, Visit, round};
 use super::report::{Coverage, Findings, Problem, Tally, VerifyReport};
 use super::row_group::OpenSegment;
+use super::tables::{TablesCheck, check_local_file, problem};
 use crate::crew::Crew;
 use crate::error::{EngineError, Result};
-use crate::lake::{Lake, Segment};
+use crate::lake::{ACCEPT, Lake, LakeLocation, Segment};
 use crate::progress::WorkProgress;
 use crate::segment::SegmentReader;
 
@@ -28,6 +29,10 @@ pub async fn verify_lake(
     progress: Arc<WorkProgress>,
 ) -> Result<VerifyReport> {
     let started = Instant::now();
+    let deadline = part.max_duration.map(|limit| started + limit);
+    let mut tables = TablesCheck::begin(lake.location(), deadline, options.problems, options.threads).await?;
+    tables.run().await?;
+    let TablesCheck { findings, coverage: tables, .. } = tables;
     let segments = lake.segments()?;
     let lake_bytes = segments.iter().map(|segment| segment.file.size).sum();
     progress.total_bytes.store(part.budget(lake_bytes).min(lake_bytes), Ordering::Relaxed);
@@ -41,9 +46,10 @@ pub async fn verify_lake(
         tally: Tally::new(options.problems),
         started,
         budget: part.budget(lake_bytes),
-        coverage: Coverage { row_groups: 0, complete: false, file_bytes: 0, lake_bytes },
+        coverage: Coverage { tables, certificates: 0, row_groups: 0, complete: false, file_bytes: 0, lake_bytes },
         jobs: 0,
     };
+    patrol.tally.add(0, findings);
     let next = patrol.go(round(segments, cursor.as_ref())).await?;
     if part.rolls() {
         // After a whole round the next one begins where this one did.
@@ -55,6 +61,31 @@ pub async fn verify_lake(
     }
     patrol.tally.report().coverage = Some(patrol.coverage);
     Ok(patrol.tally.finish(started.elapsed()))
+}
+
+/// Checks the tables of a lake that can't be opened, because of `cause`, which is among the problems if nothing else is.
+///
+/// # Errors
+/// As [`verify_lake`].
+pub async fn verify_unopened(
+    location: &LakeLocation,
+    part: Part,
+    options: &VerifyOptions,
+    cause: &EngineError,
+) -> Result<VerifyReport> {
+    let started = Instant::now();
+    let deadline = part.max_duration.map(|limit| started + limit);
+    let mut check = TablesCheck::begin(location, deadline, options.problems, options.threads).await?;
+    check.run().await?;
+    if check.findings.bad_count() == 0 {
+        check.found(problem("", &location.name(), &cause.to_string(), ACCEPT));
+    }
+    let TablesCheck { findings, coverage: tables, .. } = check;
+    let mut tally = Tally::new(options.problems);
+    tally.add(0, findings);
+    let coverage = Coverage { tables, certificates: 0, row_groups: 0, complete: false, file_bytes: 0, lake_bytes: 0 };
+    tally.report().coverage = Some(coverage);
+    Ok(tally.finish(started.elapsed()))
 }
 
 /// A check under way.
@@ -109,7 +140,10 @@ impl Patrol<'_> {
                 return Ok(None);
             }
         };
-        let keys = self.lake.keys_to_check(&segment.file.name)?;
+        if visit.from == 0 && self.part.has(&segment.id, 0) {
+            self.digest(visit).await?;
+        }
+        let keys = self.lake.keys_to_read(&segment.file.name)?;
         let opened = OpenSegment { reader, keys, name };
         for row_group in visit.from..visit.until.min(opened.reader.row_groups()) {
             if self.is_over() {
@@ -137,6 +171,28 @@ impl Patrol<'_> {
         };
         let opened = open_segment(bytes, &visit.segment);
         Ok(opened.map_err(|cause| Problem::unreadable(path.as_ref(), -1, &cause)))
+    }
+
+    /// Begins the comparison of a data file with its digest. A file is digested as a whole, with its first row group.
+    async fn digest(&mut self, visit: &Visit) -> Result<()> {
+        let (location, file) = (self.lake.location().clone(), visit.segment.file.clone());
+        if file.digest.is_none() || location.local_path(&self.lake.grains.path_of(&file.name)).is_none() {
+            return Ok(());
+        }
+        self.jobs += 1;
+        let (number, limit) = (self.jobs, self.options.problems);
+        let job = move || {
+            let mut findings = Findings::default();
+            // What keeps a file from being read is reported by whatever reads its rows.
+            if let Ok(Some(problem)) = check_local_file(&location, GRAINS, &file) {
+                findings.bad(problem, limit);
+            }
+            (number, findings)
+        };
+        if let Some((number, findings)) = self.crew.start(job).await? {
+            self.tally.add(number, findings);
+        }
+        Ok(())
     }
 
     async fn begin(&mut self, segment: OpenSegment, row_group: usize) -> Result<()> {

@@ -6,6 +6,7 @@
 //! | `lake` | are the grains of the lake, or of a part of it, still what they were? |
 //! | `row_group` | is every row of a row group what its blob says? |
 //! | `compare` | which cells differ from recomputed ones? |
+//! | `tables` | have the tables lost nothing, and are their logs and files what was written? |
 //! | `part` | which part of the lake has its turn? |
 //! | `report` | what was found? |
 //!
@@ -19,6 +20,7 @@ mod lake;
 mod part;
 mod report;
 mod row_group;
+mod tables;
 
 use std::sync::Arc;
 
@@ -27,9 +29,9 @@ use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
 use gristmill_schemas::sign::{KeyResolver, SelfContained};
 
 pub use files::verify_sources;
-pub use lake::verify_lake;
+pub use lake::{verify_lake, verify_unopened};
 pub use part::{Part, Subset};
-pub use report::{Coverage, Problem, VerifyReport};
+pub use report::{Coverage, Problem, TableCoverage, VerifyReport};
 
 use crate::ingest::prove::Judgement;
 

@@ -129,7 +129,7 @@ mod tests {
 
     fn segments(names: &[&str]) -> Vec<Segment> {
         let segment = |name: &&str| {
-            let file = DataFile { name: format!("part-{name}.parquet"), size: 1, rows: 1 };
+            let file = DataFile { name: format!("part-{name}.parquet"), size: 1, rows: 1, digest: None };
             Segment { id: SegmentId::of_file(&file.name).unwrap(), file }
         };
         names.iter().map(segment).collect()

@@ -38,9 +38,28 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
 }
 
+/// How much of a table, besides its rows, had its turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct TableCoverage {
+    /// Its name.
+    pub table: &'static str,
+    /// Entries of its log that were read.
+    pub log_entries: u64,
+    /// Data files whose digests were compared; those of `grains` are counted with its row groups.
+    pub files: u64,
+    /// Data files without a digest: of a lake of format 1 or of another engine. Their sizes were compared.
+    pub without_digest: u64,
+    /// True if nothing of it was left out because time ran out.
+    pub complete: bool,
+}
+
 /// How much of the lake had its turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Coverage {
+    /// The logs and files of the tables.
+    pub tables: Vec<TableCoverage>,
+    /// Certificates of erasures, with their files, that were checked.
+    pub certificates: u64,
     /// Row groups that were checked.
     pub row_groups: u64,
     /// True if that were all of the part that was asked for, false if time ran out.
@@ -161,6 +180,16 @@ impl Findings {
     /// How many problems were counted.
     pub(super) fn bad_count(&self) -> u64 {
         self.bad.values().sum()
+    }
+
+    /// Adds what another job found; at most `limit` problems are kept.
+    pub(super) fn merge(&mut self, other: Findings, limit: usize) {
+        self.ok += other.ok;
+        self.bytes += other.bytes;
+        other.bad.into_iter().for_each(|(code, count)| *self.bad.entry(code).or_default() += count);
+        other.marks.into_iter().for_each(|(name, count)| *self.marks.entry(name).or_default() += count);
+        let room = limit.saturating_sub(self.problems.len());
+        self.problems.extend(other.problems.into_iter().take(room));
     }
 
     /// Counts a problem, and keeps it if it is among the first `limit`.

@@ -201,7 +201,7 @@ fn a_folder_that_is_no_lake_is_refused_and_nothing_is_made_in_it() {
     std::fs::remove_dir_all(lab.path("volume/grains")).unwrap();
     let output = lab.command("volume", &["ingest", "one.mgs"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && text.contains("has lost its table `grains`"), "{text}");
+    assert!(output.status.code() == Some(2) && text.contains("has lost its table `grains`"), "{text}");
 }
 
 fn paths(folder: &Path) -> BTreeSet<PathBuf> {

@@ -12,6 +12,7 @@ mod claims;
 mod cmf;
 mod command_line;
 mod concurrency;
+mod damage;
 mod datasets;
 mod embedders;
 mod encryption;

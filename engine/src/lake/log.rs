@@ -1,0 +1,69 @@
+//! The files of a table's transaction log: commits, checkpoints, and the hint that names the newest checkpoint.
+
+use bytes::Bytes;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+
+use super::location::LakeLocation;
+use crate::error::{Context, Result};
+
+/// A commit or a checkpoint.
+#[derive(Debug, Clone)]
+pub(crate) struct LogFile {
+    /// The table's version that it leads to.
+    pub(crate) version: u64,
+    /// True for a checkpoint, false for a commit.
+    pub(crate) is_checkpoint: bool,
+    /// Where it is, from the lake's root.
+    pub(crate) path: Path,
+}
+
+impl LogFile {
+    /// `<version>.json` or `<version>.checkpoint….parquet`; `None` for every other name.
+    fn of(path: &Path) -> Option<LogFile> {
+        let (version, rest) = path.filename()?.split_once('.')?;
+        let is_checkpoint = rest.starts_with("checkpoint") && rest.ends_with("parquet");
+        let known = version.len() == 20 && (is_checkpoint || rest == "json");
+        Some(LogFile { version: version.parse().ok().filter(|_| known)?, is_checkpoint, path: path.clone() })
+    }
+
+    /// Lists the commits and checkpoints of `table`, in the order of their names.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) async fn list(location: &LakeLocation, table: &str) -> Result<Vec<LogFile>> {
+        let files = location.list(&format!("{table}/{LOG}")).await?;
+        Ok(files.into_iter().filter_map(|file| LogFile::of(&file.location)).collect())
+    }
+}
+
+/// The folder of the log in a table's folder.
+pub(super) const LOG: &str = "_delta_log";
+
+/// The path of the commit that led to `version` of `table`.
+pub(crate) fn commit_path(table: &str, version: u64) -> Path {
+    Path::from(format!("{table}/{LOG}/{version:020}.json"))
+}
+
+/// The path of the checkpoint of `version` of `table`, as it is named where it is one file.
+pub(crate) fn checkpoint_path(table: &str, version: u64) -> Path {
+    Path::from(format!("{table}/{LOG}/{version:020}.checkpoint.parquet"))
+}
+
+/// The path of the file that names the newest checkpoint of `table`.
+pub(crate) fn hint_path(table: &str) -> Path {
+    Path::from(format!("{table}/{LOG}/_last_checkpoint"))
+}
+
+impl LakeLocation {
+    /// Reads the small file `path`; `None` if it isn't there.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(crate) async fn read_small(&self, path: &Path) -> Result<Option<Bytes>> {
+        match self.store().get(path).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            found => found.file("can't read", path)?.bytes().await.file("can't read", path).map(Some),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Lakes of format 1: opened as they are, and made lakes of the current format by the first command that writes an audit entry.
+//!
+//! Afterwards every table has its head in `heads.json`, and every data file of the small tables its digest in the log. Data
+//! files of `grains` aren't read for it: they get digests when they are written again, and until then `verify` has the
+//! hashes of their blobs.
+
+use std::collections::HashMap;
+
+use deltalake::DeltaTable;
+use gristmill_schemas::columns::GRAINS;
+use object_store::path::Path;
+
+use super::encryption::ENCRYPTION;
+use super::heads::Heads;
+use super::table::{Change, FORMAT_VERSION_KEY, Table, delta_error};
+use super::{FORMAT_VERSION, Lake};
+use crate::error::{EngineError, Result};
+use crate::file_digest::FileDigest;
+
+/// How often a table is tried again whose files another writer changed meanwhile.
+const ATTEMPTS: usize = 5;
+
+impl Lake {
+    /// Makes the lake one of the current format, if it isn't. Costs a reading of the small tables, once. A process that is killed
+    /// meanwhile leaves a lake of format 1, which the next command upgrades.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] if other writers were faster every time; [`EngineError::File`], [`EngineError::Delta`].
+    pub(super) async fn upgrade(&mut self) -> Result<()> {
+        if self.grains.format_version() >= FORMAT_VERSION {
+            return Ok(());
+        }
+        for table in self.tables_mut() {
+            if table.name() != GRAINS {
+                table.add_digests().await?;
+            }
+            table.record_head(table.version()).await?;
+        }
+        self.record_encryption().await?;
+        self.grains.set_format_version().await
+    }
+
+    /// Writes the digest of `encryption.json` into the heads, if the lake has that file.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub(super) async fn record_encryption(&self) -> Result<()> {
+        let Some(bytes) = self.location().read_small(&Path::from(ENCRYPTION)).await? else { return Ok(()) };
+        let digest = FileDigest::of(&bytes);
+        Heads::update(self.location(), move |heads| heads.encryption = Some(digest)).await
+    }
+}
+
+impl Table {
+    /// Names the files that have no digest once more, with one.
+    async fn add_digests(&mut self) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let mut change = Change::default();
+            for file in self.files()?.into_iter().filter(|file| file.digest.is_none()) {
+                let bytes = self.location().read(&self.path_of(&file.name)).await?;
+                if bytes.len() as u64 == file.size {
+                    change.added.push(super::DataFile { digest: Some(FileDigest::of(&bytes)), ..file });
+                }
+            }
+            if change.added.is_empty() {
+                return Ok(());
+            }
+            // Not put behind other commits: one of them may have removed such a file.
+            match self.commit(change, "upgrade", 0).await {
+                Err(EngineError::Conflict(_)) => self.refresh().await?,
+                committed => return committed.map(drop),
+            }
+        }
+        Err(EngineError::Conflict(format!("the table `{}` was busy {ATTEMPTS} times", self.name())))
+    }
+
+    /// Writes the current format into the table's properties.
+    async fn set_format_version(&mut self) -> Result<()> {
+        let fault = delta_error("can't write the format's version", self.name());
+        let before = self.version();
+        let properties = HashMap::from([(FORMAT_VERSION_KEY.to_owned(), FORMAT_VERSION.to_string())]);
+        let delta: DeltaTable = self.delta().clone();
+        delta.set_tbl_properties().with_properties(properties).with_raise_if_not_exists(false).await.map_err(fault)?;
+        self.refresh().await?;
+        self.record_head(before + 1).await
+    }
+}

@@ -1,0 +1,54 @@
+//! Batches to a Parquet file, one after another: what the small tables need.
+
+use std::fs::File;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use parquet::errors::ParquetError;
+use tempfile::NamedTempFile;
+
+use super::layout::records_properties;
+use crate::file_digest::{DigestWriter, WrittenFile};
+
+/// A Parquet file of a small table that is being written.
+pub(crate) struct RecordsFile {
+    writer: ArrowWriter<DigestWriter<File>>,
+    rows: u64,
+}
+
+impl RecordsFile {
+    /// Begins a file with `schema` in `file`.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub(crate) fn create(file: &NamedTempFile, schema: SchemaRef) -> Result<RecordsFile, ParquetError> {
+        let sink = DigestWriter::new(file.reopen()?);
+        Ok(RecordsFile { writer: ArrowWriter::try_new(sink, schema, Some(records_properties()))?, rows: 0 })
+    }
+
+    /// Appends the rows of `batch`. A row group ends where it holds more than 64 MiB.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
+        self.writer.write(batch)?;
+        self.rows += batch.num_rows() as u64;
+        match self.writer.in_progress_size() > ROW_GROUP_BYTES {
+            true => self.writer.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes the footer.
+    ///
+    /// # Errors
+    /// [`ParquetError`].
+    pub(crate) fn finish(self) -> Result<WrittenFile, ParquetError> {
+        let (size, digest) = self.writer.into_inner()?.finish();
+        Ok(WrittenFile { rows: self.rows, size, digest })
+    }
+}
+
+/// Bytes of an encoded row group from which on it is closed.
+const ROW_GROUP_BYTES: usize = 64 << 20;

@@ -1,0 +1,301 @@
+//! Verifying the tables of a lake: the ends of their logs, every entry, the lists of files, and the data files' digests.
+//!
+//! It works on the lake's place and not on an open lake, because what is damaged may keep the lake from being opened. Logs
+//! and small tables come first; the data files of `grains` are checked with their row groups.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::time::Instant;
+
+use gristmill_schemas::columns::GRAINS;
+use gristmill_schemas::error::ErrorCode;
+use object_store::path::Path;
+
+use super::report::{Findings, Problem, TableCoverage};
+use crate::crew::Crew;
+use crate::error::{Context, Result};
+use crate::file_digest::FileDigest;
+use crate::lake::{
+    ACCEPT, DataFile, FIRST_WITH_HEADS, HEADS, Heads, LakeLocation, LogFile, REMEDY_OF_FILES, SEALED, TABLES, Table,
+    TableHead, fault_of, hint_path,
+};
+
+/// Bytes that are read at a time to digest a file.
+const READ_BYTES: usize = 1 << 20;
+
+/// A verification of tables under way.
+pub(super) struct TablesCheck<'l> {
+    location: &'l LakeLocation,
+    heads: Option<Heads>,
+    heads_damaged: bool,
+    /// Nothing new is begun after this.
+    deadline: Option<Instant>,
+    limit: usize,
+    crew: Crew<(&'static str, Findings)>,
+    /// What was found so far.
+    pub(super) findings: Findings,
+    /// What was checked so far.
+    pub(super) coverage: Vec<TableCoverage>,
+}
+
+impl<'l> TablesCheck<'l> {
+    /// Begins a check that lists `limit` problems, works on `threads` (0: one per core), and begins nothing new after `deadline`.
+    ///
+    /// # Errors
+    /// What keeps `heads.json` from being read, unless that is damage, which is found.
+    pub(super) async fn begin(
+        location: &'l LakeLocation,
+        deadline: Option<Instant>,
+        limit: usize,
+        threads: usize,
+    ) -> Result<TablesCheck<'l>> {
+        let mut findings = Findings::default();
+        let heads = match Heads::load(location).await {
+            Err(error) if !error.is_environment() => {
+                findings.bad(problem("", HEADS, &error.to_string(), ACCEPT), limit);
+                None
+            }
+            heads => heads?,
+        };
+        let (crew, heads_damaged) = (Crew::new(threads), findings.bad_count() > 0);
+        Ok(TablesCheck { location, heads, heads_damaged, deadline, limit, crew, findings, coverage: Vec::new() })
+    }
+
+    /// Adds a problem.
+    pub(super) fn found(&mut self, problem: Problem) {
+        self.findings.bad(problem, self.limit);
+    }
+
+    /// Checks every table, but for the data files of `grains`.
+    ///
+    /// # Errors
+    /// Whatever keeps a file from being read and isn't damage.
+    pub(super) async fn run(&mut self) -> Result<()> {
+        for name in TABLES {
+            let mut coverage = TableCoverage { table: name, ..TableCoverage::default() };
+            coverage.complete = self.table(name, &mut coverage).await?;
+            self.coverage.push(coverage);
+        }
+        while let Some((_, findings)) = self.crew.next().await? {
+            self.findings.merge(findings, self.limit);
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Checks one table; returns false if time ran out.
+    async fn table(&mut self, name: &'static str, coverage: &mut TableCoverage) -> Result<bool> {
+        if self.is_over() {
+            return Ok(false);
+        }
+        let head = self.heads.as_ref().and_then(|heads| heads.tables.get(name)).cloned();
+        coverage.log_entries = self.log(name, head.as_ref()).await?;
+        let table = match Table::open(self.location, name).await {
+            Ok(Some(table)) => table,
+            Ok(None) => {
+                self.found(problem(name, name, "the table is missing", ACCEPT));
+                return Ok(true);
+            }
+            Err(error) if !error.is_environment() => {
+                self.found(problem(name, &format!("{name}/_delta_log"), &error.to_string(), ACCEPT));
+                return Ok(true);
+            }
+            Err(error) => return Err(error),
+        };
+        if name == GRAINS && self.heads.is_none() && !self.heads_damaged && table.format_version() >= FIRST_WITH_HEADS {
+            let cause = "it is missing: nothing says where the logs of the tables end";
+            self.found(problem("", HEADS, cause, ACCEPT));
+        }
+        if let Some(head) = &head {
+            self.list_of_files(&table, head).await?;
+        }
+        if name != GRAINS {
+            for file in table.files()? {
+                if self.is_over() {
+                    return Ok(false);
+                }
+                coverage.files += u64::from(file.digest.is_some());
+                coverage.without_digest += u64::from(file.digest.is_none());
+                self.data_file(name, file).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Compares the table's list of files with its head, at the head's version if a log that goes on beyond it still has that.
+    async fn list_of_files(&mut self, table: &Table, head: &TableHead) -> Result<()> {
+        let earlier = match table.version() > head.version {
+            true => table.at_version(head.version).await.ok(),
+            false => None,
+        };
+        if let Some(fault) = fault_of(earlier.as_ref().unwrap_or(table), head)? {
+            self.found(problem(table.name(), &format!("{}/_delta_log", table.name()), &fault.cause, fault.remedy));
+        }
+        Ok(())
+    }
+
+    /// Checks the entries of a log; returns how many commits it has.
+    async fn log(&mut self, name: &'static str, head: Option<&TableHead>) -> Result<u64> {
+        let files = LogFile::list(self.location, name).await?;
+        let mut known: BTreeMap<u64, (FileDigest, String)> = BTreeMap::new();
+        if let Some(head) = head {
+            let of_heads = |(version, digest): (&u64, &FileDigest)| (*version, (*digest, HEADS.to_owned()));
+            known.extend(head.entries.iter().map(of_heads));
+        }
+        let mut previous: Option<u64> = None;
+        let mut found: BTreeMap<u64, (FileDigest, Path)> = BTreeMap::new();
+        for file in files.iter().filter(|file| !file.is_checkpoint) {
+            if let Some(previous) = previous.filter(|previous| previous + 1 != file.version) {
+                let cause = format!("the entries between version {previous} and {} are missing", file.version);
+                self.found(problem(name, file.path.as_ref(), &cause, ACCEPT));
+            }
+            previous = Some(file.version);
+            // It may have been cleaned away since it was listed.
+            let Some(bytes) = self.location.read_small(&file.path).await? else { continue };
+            found.insert(file.version, (FileDigest::of(&bytes), file.path.clone()));
+            match sealed_by(&bytes) {
+                Ok(sealed) => {
+                    let of_entry = |(version, digest)| (version, (digest, format!("version {}", file.version)));
+                    for (version, seal) in sealed.into_iter().map(of_entry) {
+                        known.entry(version).or_insert(seal);
+                    }
+                }
+                Err(error) => self.found(problem(name, file.path.as_ref(), &error.to_string(), ACCEPT)),
+            }
+        }
+        for (version, (digest, path)) in &found {
+            if let Some((_, witness)) = known.get(version).filter(|(expected, _)| expected != digest) {
+                let cause = format!("its content isn't what {witness} says of it: one of the two was changed");
+                self.found(problem(name, path.as_ref(), &cause, ACCEPT));
+            }
+        }
+        self.checkpoint(name, head, &files).await?;
+        Ok(found.len() as u64)
+    }
+
+    async fn checkpoint(&mut self, name: &'static str, head: Option<&TableHead>, files: &[LogFile]) -> Result<()> {
+        let Some(expected) = head.and_then(|head| head.checkpoint.as_ref()) else { return Ok(()) };
+        let newest = files.iter().filter(|file| file.is_checkpoint).map(|file| file.version).max();
+        if newest.is_none_or(|newest| newest < expected.version) {
+            let cause = format!("the checkpoint of version {} is missing", expected.version);
+            self.found(problem(name, &format!("{name}/_delta_log"), &cause, ACCEPT));
+        }
+        for file in files.iter().filter(|file| file.is_checkpoint && file.version == expected.version) {
+            let bytes = self.location.read_small(&file.path).await?;
+            if bytes.is_some_and(|bytes| FileDigest::of(&bytes) != expected.file) {
+                self.found(problem(name, file.path.as_ref(), "the checkpoint isn't what was written", ACCEPT));
+            }
+        }
+        let path = hint_path(name);
+        // One that names a later checkpoint was written after the heads.
+        let is_later = newest.is_some_and(|newest| newest > expected.version);
+        match self.location.read_small(&path).await? {
+            None => self.found(problem(name, path.as_ref(), "it is missing", ACCEPT)),
+            Some(bytes) if FileDigest::of(&bytes) != expected.hint && !is_later => {
+                self.found(problem(name, path.as_ref(), "it isn't what was written", ACCEPT));
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Begins the check of a data file.
+    async fn data_file(&mut self, table: &'static str, file: DataFile) -> Result<()> {
+        let (location, limit) = (self.location.clone(), self.limit);
+        let bytes = match location.local_path(&Path::from(table)) {
+            Some(_) => None,
+            // An object is fetched here: jobs don't wait for the network.
+            None => Some(location.read(&Path::from(format!("{table}/{}", file.name))).await),
+        };
+        let job = move || {
+            let mut findings = Findings::default();
+            let found = match bytes {
+                Some(bytes) => bytes.map(|bytes| (bytes.len() as u64, FileDigest::of(&bytes))),
+                None => digest_of_local(&location, table, &file),
+            };
+            if let Some(problem) = judge(table, &file, found) {
+                findings.bad(problem, limit);
+            }
+            (table, findings)
+        };
+        if let Some((_, findings)) = self.crew.start(job).await? {
+            self.findings.merge(findings, self.limit);
+        }
+        Ok(())
+    }
+}
+
+/// Returns a problem of the file `source` of `table`; no table where the name is empty.
+pub(super) fn problem(table: &'static str, source: &str, cause: &str, repair: &'static str) -> Problem {
+    Problem {
+        table: (!table.is_empty()).then_some(table),
+        source: source.to_owned(),
+        ordinal: -1,
+        code: ErrorCode::Integrity.name(),
+        message: cause.to_owned(),
+        repair: Some(repair),
+        ..Problem::default()
+    }
+}
+
+/// Compares the whole data file `file` of `table` with its digest, a piece at a time; `None` if it is sound or has no digest.
+///
+/// # Errors
+/// Whatever keeps it from being read and isn't damage.
+pub(super) fn check_local_file(
+    location: &LakeLocation,
+    table: &'static str,
+    file: &DataFile,
+) -> Result<Option<Problem>> {
+    match digest_of_local(location, table, file) {
+        Err(error) if error.is_environment() => Err(error),
+        found => Ok(judge(table, file, found)),
+    }
+}
+
+fn judge(table: &'static str, file: &DataFile, found: Result<(u64, FileDigest)>) -> Option<Problem> {
+    let cause = match found {
+        Ok((size, _)) if size != file.size => format!("it has {size} bytes, its log says {}", file.size),
+        Ok((_, digest)) => {
+            let expected = file.digest.filter(|expected| *expected != digest)?;
+            format!("its bytes have the digest {digest}, its log says {expected}")
+        }
+        Err(error) => error.to_string(),
+    };
+    let rows = (file.rows > 1).then_some(file.rows);
+    Some(Problem { rows, ..problem(table, &format!("{table}/{}", file.name), &cause, REMEDY_OF_FILES) })
+}
+
+fn digest_of_local(location: &LakeLocation, table: &str, file: &DataFile) -> Result<(u64, FileDigest)> {
+    let name = format!("{table}/{}", file.name);
+    let path = location.local_path(&Path::from(name.as_str())).unwrap_or_default();
+    let mut source = std::fs::File::open(path).file("can't read", &name)?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match source.read(&mut buffer).file("can't read", &name)? {
+            0 => return Ok((hasher.count(), hasher.finalize().into())),
+            read => hasher.update(buffer.get(..read).unwrap_or_default()),
+        };
+    }
+}
+
+/// Returns the digests that the commit in `bytes` holds of commits before it.
+fn sealed_by(bytes: &[u8]) -> Result<BTreeMap<u64, FileDigest>, serde_json::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Line {
+        commit_info: Option<BTreeMap<String, serde_json::Value>>,
+    }
+    let mut sealed = BTreeMap::new();
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line: Line = serde_json::from_slice(line)?;
+        if let Some(seals) = line.commit_info.and_then(|mut info| info.remove(SEALED)) {
+            sealed.extend(serde_json::from_value::<BTreeMap<u64, FileDigest>>(seals)?);
+        }
+    }
+    Ok(sealed)
+}

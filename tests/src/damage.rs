@@ -1,0 +1,276 @@
+//! A lake in which everything is, and ways to damage its files.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gristmill_connectors::source::discover;
+use gristmill_engine::erase::{Ground, Order, Person, Request, erase};
+use gristmill_engine::error::EngineError;
+use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
+use gristmill_engine::keys::{FileKeys, Keyring};
+use gristmill_engine::lake::Lake;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::container::{ContainerOptions, ContainerWriter, IndexState, Manifest, write_frame};
+use gristmill_schemas::grain::{EncodeOptions, encode_json};
+use gristmill_schemas::json::Json;
+
+const PASSPHRASE: &str = "a passphrase for tests";
+
+/// The people whose grains the lake holds; those of the first were erased.
+const PEOPLE: [&str; 4] = ["ada-1001", "bob-2002", "eve-3003", "kim-4004"];
+
+/// Grains of each person.
+const GRAINS: usize = 12;
+
+/// A lake with rows in every table, sidecars, checkpoints and the certificate of an erasure.
+pub struct Lab {
+    /// The lake's folder.
+    pub lake: PathBuf,
+    /// The addresses of all grains that were taken in, of the erased ones too.
+    pub addresses: Vec<ContentAddress>,
+    is_encrypted: bool,
+    folder: tempfile::TempDir,
+}
+
+impl Lab {
+    /// Makes one that isn't encrypted.
+    ///
+    /// # Panics
+    /// If the lake can't be made: it is part of a test.
+    pub async fn plain() -> Lab {
+        Lab::new(false).await
+    }
+
+    /// Makes one that is encrypted.
+    ///
+    /// # Panics
+    /// As [`Lab::plain`].
+    pub async fn encrypted() -> Lab {
+        Lab::new(true).await
+    }
+
+    async fn new(is_encrypted: bool) -> Lab {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("lake");
+        let mut lab = Lab { lake: path, addresses: Vec::new(), is_encrypted, folder };
+        let mut lake = Lake::open_or_create(&lab.lake.display().to_string()).await.expect("a new lake");
+        if is_encrypted {
+            lake.seal_from_now_on(lab.keys()).await.expect("an encrypted lake");
+        }
+        let blobs: Vec<Vec<u8>> =
+            PEOPLE.iter().flat_map(|person| (0..GRAINS).map(|number| blob(person, number))).collect();
+        lab.addresses = blobs.iter().map(|blob| ContentAddress::of(blob)).collect();
+        // Two segments, so that files can be swapped.
+        let (first, second) = blobs.split_at(blobs.len() / 2);
+        lab.take_in(&mut lake, "first.mg", &container(first, &lab.addresses)).await;
+        lab.take_in(&mut lake, "second.mg", &container(second, &lab.addresses)).await;
+        let mut order = lab.order();
+        for (number, person) in PEOPLE.iter().take(2).enumerate() {
+            let mut refused = blob("mallory", number);
+            refused[2] = 2;
+            lab.take_in(&mut lake, &format!("refused-{number}.mgs"), &frames(&[refused])).await;
+            let identifiers = [(*person).to_owned()].into();
+            let request = Request { people: vec![Person { identifiers, ..Person::default() }], ..Request::default() };
+            let erased = erase(&mut lake, &request, &order).await.expect("an erasure");
+            assert!(erased.proven && erased.scope.grains == GRAINS as u64, "{erased:?}");
+            order = lab.order();
+        }
+        // Beyond the erasure's checkpoint.
+        for number in 0..2 {
+            let more = blob("zoe-5005", number);
+            let mut refused = blob("mallory", 10 + number);
+            refused[2] = 2;
+            let superseded = lab.addresses.get(3 * GRAINS + number).copied().expect("a grain of the last person");
+            let mut manifest = Manifest::default();
+            manifest.entries.insert(
+                superseded,
+                IndexState { superseded_by: Some(ContentAddress::of(&more)), ..IndexState::default() },
+            );
+            let old = blob(PEOPLE[3], number);
+            lab.take_in(&mut lake, &format!("more-{number}.mg"), &container_of(&[more, old], &manifest)).await;
+            lab.take_in(&mut lake, &format!("more-{number}.mgs"), &frames(&[refused])).await;
+        }
+        lab
+    }
+
+    /// The key store of the lake, if it is encrypted.
+    fn keys(&self) -> Box<FileKeys> {
+        let keyring = Keyring::open_or_create(&self.folder.path().join("keyring.json"), PASSPHRASE).expect("a keyring");
+        Box::new(FileKeys::beside(keyring).expect("keys"))
+    }
+
+    fn order(&self) -> Order {
+        let path = self.folder.path().join("signing.json");
+        let mut keyring = Keyring::open_or_create(&path, PASSPHRASE).expect("a keyring");
+        // A second order finds the key there.
+        let _ = keyring.generate("erasure");
+        let ground = Ground { reference: Some("R-1".to_owned()), ..Ground::default() };
+        Order { ground, keyring, signing_key: "erasure".to_owned(), exclusive: true, destroy_keys: false, threads: 1 }
+    }
+
+    /// Opens the lake, with its keys.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub async fn open(&self) -> Result<Lake, EngineError> {
+        let mut lake = Lake::open(&self.lake.display().to_string()).await?;
+        if self.is_encrypted {
+            lake.unlock(self.keys())?;
+        }
+        Ok(lake)
+    }
+
+    async fn try_take_in(&self, lake: &mut Lake, name: &str, bytes: &[u8]) -> Result<IngestReport, EngineError> {
+        let path = self.folder.path().join(name);
+        fs::write(&path, bytes).expect("a file of the input");
+        let sources = discover(&[path.display().to_string()]).await?;
+        ingest(lake, sources, &IngestOptions::default(), Arc::new(IngestProgress::default())).await
+    }
+
+    async fn take_in(&self, lake: &mut Lake, name: &str, bytes: &[u8]) {
+        self.try_take_in(lake, name, bytes).await.expect("an ingest that goes through");
+    }
+
+    /// Takes in one grain more, of the subject `subject`.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub async fn ingest_one_more(&self, subject: &str) {
+        let mut lake = self.open().await.expect("the lake");
+        self.take_in(&mut lake, &format!("{subject}.mgs"), &frames(&[blob(subject, 0)])).await;
+    }
+
+    /// Tries to take in what was erased; returns how many grains came back.
+    ///
+    /// # Errors
+    /// Those of opening the lake and of the ingest.
+    pub async fn try_ingest_erased(&self) -> Result<u64, EngineError> {
+        let mut lake = self.open().await?;
+        let erased: Vec<_> = (0..GRAINS).map(|number| blob(PEOPLE[0], number)).collect();
+        Ok(self.try_take_in(&mut lake, "erased.mgs", &frames(&erased)).await?.grains_written)
+    }
+}
+
+fn blob(person: &str, number: usize) -> Vec<u8> {
+    let json = format!(
+        r#"{{"type": "belief", "subject": "subject {number}", "relation": "prefers", "object": "tea number {number} of {person}",
+            "user_id": "{person}", "confidence": 0.5, "importance": 0.{number}, "created_at": {}}}"#,
+        1_767_225_600_000_u64 + 1_000 * number as u64
+    );
+    let json = Json::parse(json.as_bytes()).expect("JSON");
+    encode_json(&json, EncodeOptions::default()).unwrap_or_else(|error| panic!("{error}")).blob
+}
+
+fn frames(blobs: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    blobs.iter().for_each(|blob| write_frame(blob, &mut out).expect("a frame"));
+    out.extend([0; 4]);
+    out
+}
+
+/// A container whose manifest says that the second grain took the place of the first.
+fn container(blobs: &[Vec<u8>], addresses: &[ContentAddress]) -> Vec<u8> {
+    let own: HashSet<ContentAddress> = blobs.iter().map(|blob| ContentAddress::of(blob)).collect();
+    let mut own = addresses.iter().filter(|address| own.contains(address));
+    let mut manifest = Manifest::default();
+    if let (Some(first), Some(second)) = (own.next(), own.next()) {
+        let state = IndexState { superseded_by: Some(*second), ..IndexState::default() };
+        manifest.entries.insert(*first, state);
+    }
+    container_of(blobs, &manifest)
+}
+
+fn container_of(blobs: &[Vec<u8>], manifest: &Manifest) -> Vec<u8> {
+    let options = ContainerOptions { with_manifest: true, ..ContainerOptions::default() };
+    let lengths = blobs.iter().map(|blob| blob.len() as u32).collect();
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    let mut writer = ContainerWriter::new(&mut bytes, options, lengths).expect("a container");
+    blobs.iter().for_each(|blob| writer.push(blob).expect("a grain of the container"));
+    writer.finish(Some(manifest)).expect("the container's end");
+    bytes.into_inner()
+}
+
+/// All files below `folder`, in the order of their paths.
+///
+/// # Panics
+/// If it can't be listed.
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).unwrap_or_else(|error| panic!("{}: {error}", next.display())) {
+            let path = entry.expect("an entry of a folder").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => files.push(path),
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// What is done to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Damage {
+    /// One bit is another.
+    Flip {
+        /// Which byte.
+        byte: u64,
+        /// Which of its bits.
+        bit: u8,
+    },
+    /// The end is cut off.
+    Truncate {
+        /// What is left.
+        length: u64,
+    },
+    /// It is gone.
+    Delete,
+    /// Another file of its kind is in its place, and it in that one's.
+    Swap(PathBuf),
+}
+
+/// What takes a damage back.
+#[must_use]
+pub struct Undo(Vec<(PathBuf, Vec<u8>)>);
+
+impl Undo {
+    /// Puts the files back.
+    ///
+    /// # Panics
+    /// If they can't be written.
+    pub fn undo(self) {
+        self.0.into_iter().for_each(|(path, bytes)| fs::write(path, bytes).expect("the file can be written back"));
+    }
+}
+
+impl Damage {
+    /// Does it to `file`.
+    ///
+    /// # Panics
+    /// If the file can't be changed.
+    pub fn inflict(&self, file: &Path) -> Undo {
+        let sound = fs::read(file).expect("the file can be read");
+        let mut undo = Undo(vec![(file.to_owned(), sound.clone())]);
+        match self {
+            Damage::Flip { byte, bit } => {
+                let mut bytes = sound;
+                bytes[*byte as usize] ^= 1 << bit;
+                fs::write(file, bytes)
+            }
+            Damage::Truncate { length } => fs::write(file, &sound[..*length as usize]),
+            Damage::Delete => fs::remove_file(file),
+            Damage::Swap(other) => {
+                let others = fs::read(other).expect("the other file can be read");
+                fs::write(file, &others).expect("the file can be written");
+                undo.0.push((other.clone(), others));
+                fs::write(other, sound)
+            }
+        }
+        .expect("the file can be changed");
+        undo
+    }
+}
