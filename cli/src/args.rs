@@ -26,6 +26,9 @@ pub struct Results {
     /// How results are printed [default: table on a terminal, jsonl in a pipe]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
+    /// In CSV, put an apostrophe before texts that a spreadsheet would take for formulas: those that begin with =, +, -, @ or a tab
+    #[arg(long)]
+    pub csv_safe: bool,
 }
 
 /// Flags that every command has.
@@ -293,11 +296,14 @@ pub struct DecodeLines {
 pub struct Sql {
     #[command(flatten)]
     pub results: Results,
-    /// The query; none for a shell
+    /// The query; none for a shell. What needs no lake, such as mg_file('FILE'), runs without one
     pub query: Option<String>,
     /// Run the statements of a file
     #[arg(long, short, value_name = "FILE", conflicts_with = "query")]
     pub file: Option<PathBuf>,
+    /// Allow COPY … TO, which writes files, and CREATE EXTERNAL TABLE, which reads them
+    #[arg(long)]
+    pub allow_files: bool,
 }
 
 #[derive(Debug, Args)]
@@ -378,9 +384,9 @@ pub enum SearchMode {
 pub struct Cal {
     #[command(flatten)]
     pub results: Results,
-    /// The statement, as text or JSON CAL; none for a shell
+    /// The statement, as text or JSON CAL, or several that end with `;`; none for a shell
     pub statement: Option<OsString>,
-    /// Run the statement in a file
+    /// Run the statements of a file, one after the other
     #[arg(long, short, value_name = "FILE", conflicts_with = "statement")]
     pub file: Option<PathBuf>,
     /// The value of a parameter: a literal of CAL, or else a text as it stands

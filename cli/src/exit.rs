@@ -9,12 +9,14 @@
 //! | 4 | conflict with another writer, after retries |
 //! | 130 | interrupted; the lake is as it was at the last commit |
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
 use gristmill_connectors::ConnectorError;
 use gristmill_engine::error::EngineError;
+use gristmill_queries::render::visible;
 
 /// How a command ended that could do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +104,7 @@ pub fn report(outcome: Result<Outcome, Failure>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Problems) => ExitCode::from(DATA),
         Err(failure) => {
-            eprintln!("{failure}");
+            crate::output::note(&failure);
             ExitCode::from(failure.code)
         }
     }
@@ -110,6 +112,12 @@ pub fn report(outcome: Result<Outcome, Failure>) -> ExitCode {
 
 /// Prints what clap has to say: help is success, a wrong command line is not.
 pub fn usage(error: &clap::Error) -> ExitCode {
+    // What isn't known is quoted, such as a file name that a pattern of the shell put there. Then there are no colours, among which
+    // it couldn't be told what is whose.
+    if std::env::args_os().any(|word| matches!(visible(&word.to_string_lossy()), Cow::Owned(_))) {
+        eprint!("{}", visible(&error.render().to_string()));
+        return ExitCode::from(ENVIRONMENT);
+    }
     // A closed standard output is no reason to fail.
     let _ = error.print();
     if error.use_stderr() { ExitCode::from(ENVIRONMENT) } else { ExitCode::SUCCESS }

@@ -13,6 +13,8 @@ mod output;
 mod progress;
 mod quantity;
 mod shell;
+mod spreadsheet;
+mod table;
 
 use std::process::ExitCode;
 

@@ -11,12 +11,16 @@ use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::{LineDelimitedWriter, ReaderBuilder, reader::infer_json_schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use gristmill_engine::destination::{Destination, Pending};
+use gristmill_queries::render::visible;
 use serde::Serialize;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::debug_fn;
 
 use crate::args::{Common, Format, LogFormat, Results};
 use crate::exit::Failure;
+use crate::spreadsheet::neutral;
+use crate::table::{self, Layout};
 
 /// What is logged: the log library of the lake speaks of tables that aren't there yet as errors, and of commits that are tried again behind
 /// another writer's.
@@ -31,7 +35,14 @@ pub fn start_log(common: &Common) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(if common.quiet { QUIET_LOG } else { NORMAL_LOG }));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
     match common.log_format {
-        LogFormat::Text => log.with_ansi(wants_colour()).without_time().init(),
+        LogFormat::Text => {
+            // Fields hold names and texts from outside; the escapes of the level's colour are our own.
+            let fields = debug_fn(|out, field, value| match field.name() {
+                "message" => write!(out, "{}", visible(&format!("{value:?}"))),
+                name => write!(out, "{name}={}", visible(&format!("{value:?}"))),
+            });
+            log.with_ansi(wants_colour()).without_time().fmt_fields(fields.delimited(" ")).init();
+        }
         LogFormat::Json => log.json().init(),
     }
 }
@@ -40,17 +51,32 @@ fn wants_colour() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+/// Prints a line for people on standard error.
+pub fn note(line: impl std::fmt::Display) {
+    eprintln!("{}", visible(&line.to_string()));
+}
+
 /// Prints results in the format that was asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     format: Format,
+    /// CSV is for a spreadsheet.
+    csv_safe: bool,
+    /// People see a record per row.
+    records: bool,
 }
 
 impl Printer {
     /// A command's own choice, then that before the command, then what suits where the output goes.
     pub fn new(own: Results, general: Results) -> Printer {
         let fitting = if io::stdout().is_terminal() { Format::Table } else { Format::Jsonl };
-        Printer { format: own.format.or(general.format).unwrap_or(fitting) }
+        let format = own.format.or(general.format).unwrap_or(fitting);
+        Printer { format, csv_safe: own.csv_safe || general.csv_safe, records: false }
+    }
+
+    /// The same, with a record per row for people, or a table.
+    pub fn with_records(self, records: bool) -> Printer {
+        Printer { records, ..self }
     }
 
     /// The format.
@@ -73,7 +99,7 @@ impl Printer {
         let value =
             serde_json::to_value(record).map_err(|error| Failure::environment("can't print the result", &error))?;
         let text = match self.format {
-            Format::Table => people(&value),
+            Format::Table => visible(&people(&value)).into_owned(),
             Format::Json => format!("{value:#}\n"),
             Format::Jsonl => format!("{value}\n"),
             Format::Csv | Format::Arrow => {
@@ -117,10 +143,13 @@ impl Printer {
         let out = BufWriter::with_capacity(1 << 16, io::stdout());
         let arrow = |error: &dyn std::fmt::Display| Failure::environment("can't print rows", error);
         Ok(match self.format {
-            Format::Table => Rows::Table { schema, held: Vec::new() },
+            Format::Table => Rows::Table { schema, held: Vec::new(), layout: Layout::of_terminal(self.records) },
             Format::Json => Rows::Json { held: Vec::new() },
             Format::Jsonl => Rows::Jsonl(LineDelimitedWriter::new(out)),
-            Format::Csv => Rows::Csv(Box::new(WriterBuilder::new().with_header(true).build(out)), schema),
+            Format::Csv => {
+                let writer = Box::new(WriterBuilder::new().with_header(true).build(out));
+                Rows::Csv { writer, schema, safe: self.csv_safe }
+            }
             Format::Arrow => Rows::Arrow(Box::new(StreamWriter::try_new(out, &schema).map_err(|error| arrow(&error))?)),
         })
     }
@@ -128,10 +157,10 @@ impl Printer {
 
 /// Rows that are being printed.
 pub enum Rows {
-    Table { schema: SchemaRef, held: Vec<RecordBatch> },
+    Table { schema: SchemaRef, held: Vec<RecordBatch>, layout: Layout },
     Json { held: Vec<RecordBatch> },
     Jsonl(LineDelimitedWriter<BufWriter<io::Stdout>>),
-    Csv(Box<arrow::csv::Writer<BufWriter<io::Stdout>>>, SchemaRef),
+    Csv { writer: Box<arrow::csv::Writer<BufWriter<io::Stdout>>>, schema: SchemaRef, safe: bool },
     Arrow(Box<StreamWriter<BufWriter<io::Stdout>>>),
 }
 
@@ -144,7 +173,7 @@ impl Rows {
                 Ok(())
             }
             Rows::Jsonl(writer) => writer.write(&printable(&batch)?),
-            Rows::Csv(writer, _) => writer.write(&printable(&flat(&batch)?)?),
+            Rows::Csv { writer, safe, .. } => writer.write(&comma_separated(&batch, *safe)?),
             Rows::Arrow(writer) => writer.write(&batch),
         };
         unless_closed(written)
@@ -153,9 +182,11 @@ impl Rows {
     /// Prints what is held, and flushes.
     pub fn finish(self) -> Result<(), Failure> {
         match self {
-            Rows::Table { schema, held } => {
-                let table = table(&schema, &held)?;
-                write_out(|out| out.write_all(table.as_bytes()))
+            Rows::Table { schema, held, layout } => {
+                let held = held.iter().map(printable).collect::<Result<Vec<_>, _>>()?;
+                let text = table::render(&schema, &held, layout);
+                let text = text.map_err(|error| Failure::environment("can't print rows", &error))?;
+                write_out(|out| out.write_all(text.as_bytes()))
             }
             Rows::Json { held } => {
                 let mut array = arrow::json::ArrayWriter::new(Vec::new());
@@ -171,9 +202,9 @@ impl Rows {
                 write_out(|out| out.write_all(&text))
             }
             Rows::Jsonl(mut writer) => unless_closed(writer.finish()),
-            Rows::Csv(mut writer, schema) => {
+            Rows::Csv { mut writer, schema, safe } => {
                 // A result without batches still has its header.
-                unless_closed(writer.write(&flat(&RecordBatch::new_empty(schema))?))
+                unless_closed(writer.write(&comma_separated(&RecordBatch::new_empty(schema), safe)?))
             }
             Rows::Arrow(mut writer) => unless_closed(writer.finish()),
         }
@@ -208,6 +239,15 @@ fn printable(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
     convert().map_err(|error| Failure::environment("can't print rows", &error))
 }
 
+/// A batch as CSV has it: one value a cell, bytes as hex, and, if it is to be `safe`, no formula.
+fn comma_separated(batch: &RecordBatch, safe: bool) -> Result<RecordBatch, Failure> {
+    let batch = printable(&flat(batch)?)?;
+    if !safe {
+        return Ok(batch);
+    }
+    neutral(&batch).map_err(|error| Failure::environment("can't print rows", &error))
+}
+
 /// Nested values as text: a cell of CSV holds one value.
 fn flat(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
     use arrow::array::{ArrayRef, StringArray};
@@ -229,43 +269,6 @@ fn flat(batch: &RecordBatch) -> Result<RecordBatch, Failure> {
         RecordBatch::try_new(std::sync::Arc::new(Schema::new(fields)), columns)
     };
     convert().map_err(|error| Failure::environment("can't print rows", &error))
-}
-
-/// Characters of a cell that a table shows at most.
-const CELL_WIDTH: usize = 200;
-
-/// Rows as a table that fits the terminal.
-fn table(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<String, Failure> {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    // A line under the header, none between rows.
-    table.remove_style(TableComponent::HorizontalLines).remove_style(TableComponent::MiddleIntersections);
-    table.set_header(schema.fields().iter().map(|field| field.name()));
-    for (at, field) in schema.fields().iter().enumerate().filter(|(_, field)| field.data_type().is_numeric()) {
-        let _ = field;
-        if let Some(column) = table.column_mut(at) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let options = FormatOptions::default();
-    for batch in batches {
-        let batch = printable(batch)?;
-        let cells: Result<Vec<_>, _> =
-            batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect();
-        let cells = cells.map_err(|error| Failure::environment("can't print rows", &error))?;
-        for row in 0..batch.num_rows() {
-            table.add_row(cells.iter().map(|cell| shortened(&cell.value(row).to_string())));
-        }
-    }
-    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    Ok(format!("{table}\n{rows} {}\n", if rows == 1 { "row" } else { "rows" }))
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(CELL_WIDTH) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 /// Items of a list that people are shown.

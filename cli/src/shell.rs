@@ -1,6 +1,10 @@
-//! The interactive shell that query languages share: editing, history, completion, statements over several lines.
+//! The interactive shell that query languages share: editing, history, completion, statements over several lines, and commands
+//! of the shell's own.
 //!
-//! What doesn't live here: what a statement does.
+//! A command (`help`, `quit`, `\d` …) is a line of its own. It is obeyed at once, also in the middle of a statement, which is
+//! given up then.
+//!
+//! What doesn't live here: what a statement does, and what a language makes of a command.
 
 use std::path::PathBuf;
 
@@ -34,11 +38,40 @@ pub struct Shell {
 pub enum Entry {
     /// Statements, as typed.
     Text(String),
+    /// A command of the shell.
+    Command(ShellCommand),
     /// Nothing to run: an empty line, or one that was given up.
     Nothing,
     /// The end.
     End,
 }
+
+/// What a shell does besides running statements.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ShellCommand {
+    /// `help`, `\?`: which commands there are.
+    Help,
+    /// `\d`, `\dt`: what can be asked about.
+    List,
+    /// `\d NAME`: what it consists of.
+    Describe(String),
+    /// `\x`: records instead of tables, and back.
+    Records,
+    /// `\timing`: how long statements take, or not.
+    Timing,
+    /// Anything else behind a backslash.
+    Unknown(String),
+}
+
+/// The commands, for `help`.
+pub const COMMANDS: &str = "Commands, each on a line of its own:
+  \\d, \\dt   list what can be asked about
+  \\d NAME   describe one of them
+  \\x        show records instead of tables, or tables again
+  \\timing   show how long a statement takes, or don't
+  help, \\?  this list
+  quit, \\q  leave; Ctrl-D does too
+A statement ends with `;` or an empty line and may span lines; Tab completes words.";
 
 impl Shell {
     /// A shell whose prompt and history are named after `language`, and that completes `words`.
@@ -74,12 +107,33 @@ impl Shell {
     }
 }
 
-fn entry(line: &str) -> Entry {
-    match line.trim() {
-        "" => Entry::Nothing,
-        "quit" | "exit" | "\\q" | "quit;" | "exit;" => Entry::End,
-        text => Entry::Text(text.to_owned()),
+/// What a line, or several, ask for: the last one decides, if it is a command or a word for the end.
+fn entry(text: &str) -> Entry {
+    let last = text.trim_end().lines().next_back().unwrap_or_default();
+    match command(last) {
+        Some(entry) => entry,
+        None if text.trim().is_empty() => Entry::Nothing,
+        None => Entry::Text(text.trim().to_owned()),
     }
+}
+
+/// The command that `line` is, if it is one. No statement has a line that begins with a backslash, or is just one of these words.
+fn command(line: &str) -> Option<Entry> {
+    let line = line.trim().trim_end_matches(';').trim_end();
+    let (word, argument) = match line.split_once(char::is_whitespace) {
+        Some((word, argument)) => (word, argument.trim()),
+        None => (line, ""),
+    };
+    Some(match (word, argument) {
+        ("quit" | "exit" | "\\q", "") => Entry::End,
+        ("help" | "\\?" | "\\h", "") => Entry::Command(ShellCommand::Help),
+        ("\\d" | "\\dt", "") => Entry::Command(ShellCommand::List),
+        ("\\d" | "\\dt", name) => Entry::Command(ShellCommand::Describe(name.to_owned())),
+        ("\\x", "") => Entry::Command(ShellCommand::Records),
+        ("\\timing", "") => Entry::Command(ShellCommand::Timing),
+        _ if word.starts_with('\\') => Entry::Command(ShellCommand::Unknown(line.to_owned())),
+        _ => return None,
+    })
 }
 
 /// `$XDG_STATE_HOME/gristmill/<language>_history`, below `~/.local/state` if that isn't set.
@@ -89,13 +143,12 @@ fn history_file(language: &str) -> Option<PathBuf> {
     Some(state.join("gristmill").join(format!("{language}_history")))
 }
 
-/// A statement may span lines; a semicolon, an empty line or a word for the end closes it.
+/// A statement may span lines; a semicolon, an empty line or a command closes it.
 struct EndsWithSemicolon;
 
 impl Validator for EndsWithSemicolon {
-    fn validate(&self, line: &str) -> ValidationResult {
-        let text = line.trim_end();
-        let ended = text.ends_with(';') || line.ends_with("\n\n") || entry(text) != Entry::Text(text.trim().to_owned());
+    fn validate(&self, text: &str) -> ValidationResult {
+        let ended = text.trim_end().ends_with(';') || text.ends_with("\n\n") || !matches!(entry(text), Entry::Text(_));
         if ended { ValidationResult::Complete } else { ValidationResult::Incomplete }
     }
 }
@@ -104,13 +157,46 @@ impl Validator for EndsWithSemicolon {
 mod tests {
     use super::*;
 
+    fn is_complete(text: &str) -> bool {
+        matches!(EndsWithSemicolon.validate(text), ValidationResult::Complete)
+    }
+
     #[test]
     fn a_statement_goes_on_until_its_semicolon() {
-        let complete = |line| matches!(EndsWithSemicolon.validate(line), ValidationResult::Complete);
-        assert!(!complete("SELECT 1"));
-        assert!(!complete("SELECT 1\n"));
-        assert!(complete("SELECT\n1;  "));
-        assert!(complete("exit"));
-        assert!(complete(""));
+        assert!(!is_complete("SELECT 1"));
+        assert!(!is_complete("SELECT 1\n"));
+        assert!(is_complete("SELECT\n1;  "));
+        assert!(is_complete("exit"));
+        assert!(is_complete(""));
+        assert_eq!(entry(" SELECT\n1; "), Entry::Text("SELECT\n1;".to_owned()));
+    }
+
+    #[test]
+    fn a_command_is_obeyed_at_once_also_in_the_middle_of_a_statement() {
+        let list = || Entry::Command(ShellCommand::List);
+        let describe = |name: &str| Entry::Command(ShellCommand::Describe(name.to_owned()));
+        for (line, expected) in [
+            ("help", Entry::Command(ShellCommand::Help)),
+            ("help;", Entry::Command(ShellCommand::Help)),
+            ("\\?", Entry::Command(ShellCommand::Help)),
+            ("\\d", list()),
+            ("\\dt", list()),
+            ("\\d grains", describe("grains")),
+            ("\\x", Entry::Command(ShellCommand::Records)),
+            (" \\timing ", Entry::Command(ShellCommand::Timing)),
+            ("\\what now", Entry::Command(ShellCommand::Unknown("\\what now".to_owned()))),
+            ("quit", Entry::End),
+            ("exit;", Entry::End),
+            ("\\q", Entry::End),
+        ] {
+            assert!(is_complete(line), "{line}");
+            assert_eq!(entry(line), expected, "{line}");
+            let within = format!("SELECT *\nFROM\n{line}");
+            assert!(is_complete(&within), "{within}");
+            assert_eq!(entry(&within), expected, "{within}");
+        }
+        for statement in ["SELECT help", "quit_jobs", "SELECT 1 AS quit"] {
+            assert!(!is_complete(statement) && matches!(entry(statement), Entry::Text(_)), "{statement}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `cal`: one statement, a file, standard input, or a shell.
+//! `cal`: statements, a file of them, standard input, or a shell.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -9,16 +9,17 @@ use gristmill_queries::cal::grain_type::{PLURALS, SINGULARS};
 use gristmill_queries::cal::time::TimePoint;
 use gristmill_queries::cal::vocabulary::{DescribeTarget, Format as CalFormat, OptionName, Preset};
 use gristmill_queries::cal::words::Keyword;
-use gristmill_queries::cal::{Bindings, CalError, Code, Options, Query, Statement, to_json};
+use gristmill_queries::cal::{Bindings, CalError, Code, Options, Query, Statement, split, to_json};
 use gristmill_queries::exec::{self, ExecutionError, Executor, LakeWriter, Response, Session};
+use gristmill_queries::render::visible;
 use gristmill_queries::sql::{SqlOptions, lake_context};
 use gristmill_schemas::json::{Json, Object};
 
 use super::Context;
 use crate::args::{Cal, Format};
 use crate::exit::{Failure, Outcome};
-use crate::output::Printer;
-use crate::shell::{Entry, Shell};
+use crate::output::{Printer, note};
+use crate::shell::{COMMANDS, Entry, Shell, ShellCommand};
 use crate::{diagnostic, output};
 
 /// Parses or runs what was asked for.
@@ -34,12 +35,10 @@ pub async fn run(context: &Context, arguments: Cal) -> Result<Outcome, Failure> 
     let mut running = Running::start(context, &arguments).await?;
     match text {
         Some(text) => {
-            let outcome = running.once(&text, &bindings, options, printing).await?;
-            // The syntax is checked: the statement has run.
-            if exec::read(&text, options).is_ok_and(|parsed| is_definition(&parsed.query)) {
+            if running.all(&text, &bindings, options, printing).await? == Last::Definition {
                 eprintln!("{FORGOTTEN}");
             }
-            Ok(outcome)
+            Ok(Outcome::Done)
         }
         None => running.shell(&bindings, options, printing).await,
     }
@@ -49,8 +48,19 @@ pub async fn run(context: &Context, arguments: Cal) -> Result<Outcome, Failure> 
 const FORGOTTEN: &str = "gristmill: a template lives as long as its session, so this one is forgotten now; define it in the shell \
                          (`gristmill cal` without a statement), or write FORMAT TEMPLATE { … } in the ASSEMBLE";
 
-fn is_definition(query: &Query) -> bool {
-    matches!(query.statement, Statement::DefineTemplate(_))
+/// What the last of some statements was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// One that defines a template.
+    Definition,
+    /// Any other.
+    Other,
+}
+
+impl Last {
+    fn of(query: &Query) -> Last {
+        if matches!(query.statement, Statement::DefineTemplate(_)) { Last::Definition } else { Last::Other }
+    }
 }
 
 /// How answers are printed: for people, or as JSON.
@@ -72,7 +82,7 @@ fn printing(printer: Printer) -> Result<Printing, Failure> {
     }
 }
 
-/// The statement; `None` for a shell.
+/// The statements; `None` for a shell.
 fn text(arguments: &Cal) -> Result<Option<Vec<u8>>, Failure> {
     Ok(match (&arguments.statement, &arguments.file) {
         (Some(statement), _) => Some(statement.as_encoded_bytes().to_vec()),
@@ -82,16 +92,25 @@ fn text(arguments: &Cal) -> Result<Option<Vec<u8>>, Failure> {
     })
 }
 
+/// Prints the trees of all statements, or the first error.
 fn parse(text: &[u8], options: Options, printing: Printing) -> Result<Outcome, Failure> {
+    let queries = match split(text, options) {
+        Ok(queries) => queries,
+        Err(error) => return Err(tell(&error.into(), text, printing)?),
+    };
+    queries.into_iter().try_for_each(|query| parse_one(query, options, printing))?;
+    Ok(Outcome::Done)
+}
+
+fn parse_one(text: &[u8], options: Options, printing: Printing) -> Result<(), Failure> {
     match exec::read(text, options) {
         Ok(parsed) => {
             for warning in &parsed.warnings {
-                eprintln!("{}: {}", warning.code.as_str(), warning.message);
+                note(format_args!("{}: {}", warning.code.as_str(), warning.message));
             }
             // A tree is for programs, even on a terminal.
             let printing = if printing == Printing::Line { Printing::Line } else { Printing::Pretty };
-            print(&to_json(&parsed.query), printing)?;
-            Ok(Outcome::Done)
+            print(&to_json(&parsed.query), printing)
         }
         Err(error) => Err(tell(&error.into(), text, printing)?),
     }
@@ -187,6 +206,8 @@ struct Running {
     writer: Option<Arc<LakeWriter>>,
     /// The clock doesn't go on.
     fixed_now: bool,
+    /// People are shown how long a statement took.
+    timing: bool,
 }
 
 impl Running {
@@ -202,45 +223,78 @@ impl Running {
             executor = executor.with_writer(Arc::clone(&lake) as _);
             writer = Some(lake);
         }
-        Ok(Running { executor, options, writer, fixed_now: arguments.now.is_some() })
+        Ok(Running { executor, options, writer, fixed_now: arguments.now.is_some(), timing: true })
     }
 
-    async fn once(
+    /// Runs the statements of `text` in order, up to the first that fails; none of them if one can't be read.
+    async fn all(
         &mut self,
         text: &[u8],
         bindings: &Bindings,
         options: Options,
         printing: Printing,
-    ) -> Result<Outcome, Failure> {
-        match self.executor.run_text(text, bindings, options).await {
-            Ok(response) => {
-                show(&response, printing)?;
-                Ok(Outcome::Done)
+    ) -> Result<Last, Failure> {
+        let queries = match split(text, options) {
+            Ok(queries) => queries,
+            Err(error) => return Err(tell(&error.into(), text, printing)?),
+        };
+        let mut last = Last::Other;
+        for (number, query) in (1_usize..).zip(&queries) {
+            if !self.fixed_now {
+                self.executor.session_mut().now_ms = clock();
             }
-            Err(error) => Err(tell(&error, text, printing)?),
+            match self.executor.run_text(query, bindings, options).await {
+                Ok(response) => show(&response, printing, self.timing)?,
+                Err(error) => {
+                    if queries.len() > 1 {
+                        eprintln!("statement {number} of {} failed; those after it aren't run", queries.len());
+                    }
+                    return Err(tell(&error, query, printing)?);
+                }
+            }
+            last = exec::read(query, options).map_or(Last::Other, |parsed| Last::of(&parsed.query));
+            self.look_again().await?;
         }
+        Ok(last)
     }
 
     async fn shell(&mut self, bindings: &Bindings, options: Options, printing: Printing) -> Result<Outcome, Failure> {
         eprintln!(
-            "CAL over the lake. End a statement with `;`, complete words with Tab, leave with Ctrl-D. DESCRIBE grammar; helps."
+            "CAL over the lake. End a statement with `;`. `help` lists the shell's commands, DESCRIBE grammar; the language, `quit` leaves."
         );
         let mut shell = Shell::new("cal", completions());
         loop {
-            match shell.read()? {
+            let text = match shell.read()? {
                 Entry::End => return Ok(Outcome::Done),
-                Entry::Nothing => {}
-                Entry::Text(text) => {
-                    if !self.fixed_now {
-                        self.executor.session_mut().now_ms = clock();
-                    }
-                    if let Err(failure) = self.once(text.as_bytes(), bindings, options, printing).await {
-                        eprintln!("{failure}");
-                    }
-                    self.look_again().await?;
-                }
+                Entry::Nothing => continue,
+                Entry::Text(text) => text,
+                Entry::Command(command) => match self.obey(command) {
+                    Some(text) => text,
+                    None => continue,
+                },
+            };
+            if let Err(failure) = self.all(text.as_bytes(), bindings, options, printing).await {
+                note(&failure);
             }
         }
+    }
+
+    /// Does what a command of the shell says; answers the statement that it stands for, if it is one.
+    fn obey(&mut self, command: ShellCommand) -> Option<String> {
+        match command {
+            ShellCommand::Help => eprintln!("{COMMANDS}"),
+            ShellCommand::List => return Some("DESCRIBE grain_types".to_owned()),
+            ShellCommand::Describe(name) => return Some(format!("DESCRIBE fields {name}")),
+            ShellCommand::Records => eprintln!("CAL answers with records anyway; AS and PROJECT choose their form"),
+            ShellCommand::Timing => {
+                self.timing = !self.timing;
+                eprintln!("timing is {}", if self.timing { "on" } else { "off" });
+            }
+            ShellCommand::Unknown(text) => {
+                note(format_args!("`{text}` is no command of this shell; `help` lists them"))
+            }
+        }
+        None
     }
 
     /// Reads what the session has written itself.
@@ -300,18 +354,19 @@ fn completions() -> Vec<String> {
 }
 
 /// Prints an answer.
-fn show(response: &Response, printing: Printing) -> Result<(), Failure> {
+fn show(response: &Response, printing: Printing, timing: bool) -> Result<(), Failure> {
     if printing != Printing::People {
         return print(&response.to_json(), printing);
     }
     let text = for_people(response);
-    output::write_out(|out| out.write_all(text.as_bytes()))?;
+    output::write_out(|out| out.write_all(visible(&text).as_bytes()))?;
     for warning in &response.answer.warnings {
-        eprintln!("{}: {}", warning.code.as_str(), warning.message);
+        note(format_args!("{}: {}", warning.code.as_str(), warning.message));
     }
     let answer = &response.answer;
     if answer.value.is_none() && answer.plan.is_none() && answer.entries.is_none() {
-        eprintln!("{} of {} grains, {} ms", answer.results.len(), answer.total, response.duration_ms);
+        let time = if timing { format!(", {} ms", response.duration_ms) } else { String::new() };
+        eprintln!("{} of {} grains{time}", answer.results.len(), answer.total);
     }
     Ok(())
 }

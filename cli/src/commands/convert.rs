@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::Context;
 use crate::args::Convert;
 use crate::exit::{Failure, Outcome};
-use crate::output::unprintable;
+use crate::output::{note, unprintable};
 
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -97,7 +97,7 @@ fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -
     convert(bytes, conversion, &mut out, &mut |notice| match notice {
         Notice::Fault(fault) => {
             problems += 1;
-            eprintln!("{}: {fault}", source.uri);
+            note(format_args!("{}: {fault}", source.uri));
         }
         Notice::Dropped(dropped) => tracing::warn!("{dropped}"),
         Notice::Opaque { line, label, reason } => {
@@ -110,11 +110,11 @@ fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -
 /// Tells of every line that couldn't be read and of every exchange that came back different; answers how many of the former.
 fn tell_check(source: &Source, report: &CheckReport) -> u64 {
     for fault in &report.faults {
-        eprintln!("{}: {fault}", source.uri);
+        note(format_args!("{}: {fault}", source.uri));
     }
     for difference in &report.differences {
         let (line, endpoint, id, path) = (difference.line, &difference.endpoint, &difference.id, &difference.path);
-        eprintln!("{}: line {line}: {endpoint} {id} differs at {path}", source.uri);
+        note(format_args!("{}: line {line}: {endpoint} {id} differs at {path}", source.uri));
     }
     report.faults.len() as u64
 }

@@ -8,7 +8,7 @@ use gristmill_engine::error::EngineError;
 use gristmill_engine::export::{ExportFormat, ExportOptions, export};
 use gristmill_engine::lake::RowStream;
 use gristmill_engine::progress::WorkProgress;
-use gristmill_queries::sql::select_grains;
+use gristmill_queries::sql::{FileAccess, select_grains};
 use gristmill_schemas::container::Codec;
 
 use super::Context;
@@ -63,7 +63,7 @@ pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failur
 }
 
 async fn picked(context: &Context, format: ExportFormat, condition: &str) -> Result<RowStream, Failure> {
-    let session = session(context).await?;
+    let session = session(context, FileAccess::Read).await?;
     let rows = select_grains(&session, format.columns(), condition).await.map_err(failure)?;
     let fault = |cause| EngineError::File { what: "can't read", path: "grains".to_owned(), cause: Box::new(cause) };
     Ok(Box::pin(rows.map_err(fault)))

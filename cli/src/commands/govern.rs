@@ -18,7 +18,7 @@ use crate::args::govern::{
 use crate::args::{Format, Results};
 use crate::exit::{Failure, Outcome};
 use crate::lines::Lines;
-use crate::output::{begin_file, finish_file, write_file};
+use crate::output::{begin_file, finish_file, note, write_file};
 
 /// Applies operations in bulk; one answer a line.
 pub async fn apply(context: &Context, arguments: Apply) -> Result<Outcome, Failure> {
@@ -102,12 +102,12 @@ pub async fn erase(context: &Context, arguments: Erase) -> Result<Outcome, Failu
     if erased.proven {
         return Ok(Outcome::Done);
     }
-    eprintln!(
+    note(format_args!(
         "the erasure is done but not proven: {} places are left in {}; files that no version names may belong to a writer at \
          work, with --exclusive they are removed at once",
         erased.proofs.byte_search.remnants,
         erased.proofs.byte_search.remnant_files.join(", ")
-    );
+    ));
     Ok(Outcome::Problems)
 }
 

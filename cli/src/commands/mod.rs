@@ -25,6 +25,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use gristmill_engine::index::vectors::embed::{Embedder, ShippedEmbedder, embedder};
+use gristmill_engine::ingest::IngestOptions;
 use gristmill_schemas::message::price::PriceTable;
 
 use crate::args::{Arguments, Command, Common, Grain, Results};
@@ -110,6 +111,14 @@ impl Context {
     pub fn prices(&self) -> Result<PriceTable, Failure> {
         let tables = self.price_tables()?;
         Ok(tables.iter().fold(PriceTable::builtin(), |prices, table| prices.overlaid(table)))
+    }
+
+    /// Bytes that queries may hold: what was said, else the default that `--help` names.
+    pub fn memory(&self) -> usize {
+        match self.common.memory {
+            Some(memory) => usize::try_from(memory.0).unwrap_or(usize::MAX),
+            None => IngestOptions::default().memory,
+        }
     }
 
     /// Threads to work on; 0 for one per core.

@@ -3,17 +3,19 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::CellAlignment;
 use gristmill_queries::packs::report::{Digest, Form, Reporter};
 use gristmill_queries::packs::{
     self, ExampleResult, NAMES, Pack, PackError, Rule, Scan, ScanOptions, Severity, Since, Summary, run_examples,
 };
+use gristmill_queries::render::visible;
 
 use super::Context;
 use super::sql::{self, options};
 use crate::args::{self, ReportFormat};
 use crate::exit::{Failure, Outcome};
-use crate::output::{begin_file, finish_file, grouped, write_file, write_out};
+use crate::output::{begin_file, finish_file, grouped, note, write_file, write_out};
+use crate::table::new_table;
 
 /// Scans the lake; the data has problems if a finding is as grave as asked for, or a policy failed.
 pub async fn run(context: &Context, arguments: args::Scan) -> Result<Outcome, Failure> {
@@ -136,8 +138,7 @@ async fn table(scan: &Scan, output: Option<&Path>) -> Result<Summary, Failure> {
         .filter(|(_, _, findings)| *findings > 0)
         .collect();
     rows.sort_by_key(|(_, rule, findings)| (std::cmp::Reverse(rule.severity), std::cmp::Reverse(*findings)));
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    let mut table = new_table();
     table.set_header(["severity", "rule", "norm", "findings", "for example"]);
     if let Some(column) = table.column_mut(3) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -145,7 +146,8 @@ async fn table(scan: &Scan, output: Option<&Path>) -> Result<Summary, Failure> {
     for (place, rule, findings) in rows {
         let example = digest.samples(place).first().map(|finding| rule.message.render(&finding.evidence));
         let severity = rule.severity.name().to_owned();
-        table.add_row([severity, rule.id.clone(), rule.norm.clone(), grouped(findings), example.unwrap_or_default()]);
+        let cells = [severity, rule.id.clone(), rule.norm.clone(), grouped(findings), example.unwrap_or_default()];
+        table.add_row(cells.iter().map(|cell| visible(cell)));
     }
     let text = if summary.findings > 0 { format!("{table}\n") } else { "no findings\n".to_owned() };
     match output {
@@ -166,7 +168,7 @@ fn tell(summary: &Summary) {
     );
     for (id, count) in &summary.rules {
         if let Some(first) = &count.first_failure {
-            eprintln!("{id} failed on {} views; the first failure: {first}", grouped(count.failures));
+            note(format_args!("{id} failed on {} views; the first failure: {first}", grouped(count.failures)));
         }
     }
 }
@@ -195,7 +197,7 @@ async fn test(names: &[String]) -> Result<Outcome, Failure> {
         let pack = packs::find(name).map_err(failure)?;
         let results = run_examples(&pack).await.map_err(failure)?;
         let text: String = results.iter().map(line).collect();
-        write_out(|out| out.write_all(text.as_bytes()))?;
+        write_out(|out| out.write_all(visible(&text).as_bytes()))?;
         all += results.len();
         wrong += results.iter().filter(|result| !result.is_right()).count();
     }

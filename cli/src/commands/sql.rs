@@ -1,25 +1,28 @@
 //! `sql`: one statement, a file of them, standard input, or a shell.
 
 use std::io::IsTerminal;
+use std::time::Instant;
 
 use arrow::error::ArrowError;
 use futures::StreamExt;
 use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::Lake;
 use gristmill_queries::sql::{
-    DataFusionError, SessionContext, SqlOptions, bare_context, completions, execute, lake_context, statements,
+    DataFusionError, FileAccess, SessionContext, SqlOptions, completions, context_without_lake, execute, lake_context,
+    problem, statements,
 };
 
 use super::Context;
 use crate::args::Sql;
 use crate::exit::{Failure, Outcome};
-use crate::output::{Printer, read_in};
-use crate::shell::{Entry, Shell};
+use crate::output::{Printer, note, read_in};
+use crate::shell::{COMMANDS, Entry, Shell, ShellCommand};
 
 /// Runs what was asked for.
 pub async fn run(context: &Context, arguments: Sql) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
-    let session = session(context).await?;
+    let files = if arguments.allow_files { FileAccess::ReadAndWrite } else { FileAccess::Read };
+    let session = session(context, files).await?;
     let text = match (arguments.query, arguments.file) {
         (Some(query), _) => query,
         (None, Some(file)) => std::fs::read_to_string(&file).map_err(|error| Failure::reading(&file, &error))?,
@@ -31,7 +34,7 @@ pub async fn run(context: &Context, arguments: Sql) -> Result<Outcome, Failure> 
     Ok(Outcome::Done)
 }
 
-/// What the common flags say about queries.
+/// What the common flags say about queries, which touch no files outside the lake.
 pub fn options(context: &Context) -> Result<SqlOptions, Failure> {
     let mut prices = context.price_tables()?;
     if !prices.is_empty() {
@@ -41,20 +44,18 @@ pub fn options(context: &Context) -> Result<SqlOptions, Failure> {
     Ok(SqlOptions {
         prices,
         threads: context.threads(),
-        memory: context.common.memory.map(|memory| memory.0 as usize),
+        memory: Some(context.memory()),
         embedder: Some(context.embedder()?),
+        files: FileAccess::Refused,
     })
 }
 
-/// The lake's context; files can be queried where there is no lake.
-pub async fn session(context: &Context) -> Result<SessionContext, Failure> {
-    let options = options(context)?;
+/// The lake's context; files and values can be queried where there is no lake.
+pub async fn session(context: &Context, files: FileAccess) -> Result<SessionContext, Failure> {
+    let options = SqlOptions { files, ..options(context)? };
     match Lake::open(context.lake()).await {
         Ok(lake) => lake_context(&context.unlocked(lake)?, &options).await.map_err(failure),
-        Err(EngineError::NoLake(uri)) => {
-            tracing::info!(uri, "no lake: only files can be queried");
-            bare_context(&options).map_err(failure)
-        }
+        Err(EngineError::NoLake(place)) => context_without_lake(&place, &options).map_err(failure),
         Err(error) => Err(error.into()),
     }
 }
@@ -62,7 +63,7 @@ pub async fn session(context: &Context) -> Result<SessionContext, Failure> {
 async fn run_text(session: &SessionContext, printer: Printer, text: &str) -> Result<(), Failure> {
     for statement in statements(text).map_err(failure)? {
         let mut stream = execute(session, statement).await.map_err(failure)?;
-        // A statement like CREATE VIEW has nothing to show.
+        // A statement like SET has nothing to show.
         if stream.schema().fields().is_empty() {
             while let Some(batch) = stream.next().await {
                 batch.map_err(failure)?;
@@ -78,21 +79,58 @@ async fn run_text(session: &SessionContext, printer: Printer, text: &str) -> Res
     Ok(())
 }
 
+/// What a shell remembers between statements.
+struct ShellState {
+    records: bool,
+    timing: bool,
+}
+
 async fn shell(session: &SessionContext, printer: Printer) -> Result<Outcome, Failure> {
     eprintln!(
-        "SQL over the lake. End a statement with `;`, complete words with Tab, leave with Ctrl-D. SHOW TABLES; lists tables."
+        "SQL over the lake. End a statement with `;`. `help` lists the shell's commands, `\\d` the tables, `quit` leaves."
     );
     let mut shell = Shell::new("sql", completions(session).await);
+    let mut state = ShellState { records: false, timing: true };
     loop {
-        match shell.read()? {
+        let text = match shell.read()? {
             Entry::End => return Ok(Outcome::Done),
-            Entry::Nothing => {}
-            Entry::Text(text) => {
-                if let Err(failure) = run_text(session, printer, &text).await {
-                    eprintln!("{failure}");
-                }
+            Entry::Nothing => continue,
+            Entry::Text(text) => text,
+            Entry::Command(command) => match state.obey(command) {
+                Some(text) => text,
+                None => continue,
+            },
+        };
+        let started = Instant::now();
+        match run_text(session, printer.with_records(state.records), &text).await {
+            Err(failure) => note(&failure),
+            Ok(()) if state.timing => eprintln!("{} ms", started.elapsed().as_millis()),
+            Ok(()) => {}
+        }
+    }
+}
+
+impl ShellState {
+    /// Does what a command says; answers the statement that it stands for, if it is one.
+    fn obey(&mut self, command: ShellCommand) -> Option<String> {
+        let on_off = |is_on: bool| if is_on { "on" } else { "off" };
+        match command {
+            ShellCommand::Help => eprintln!("{COMMANDS}"),
+            ShellCommand::List => return Some("SHOW TABLES".to_owned()),
+            ShellCommand::Describe(name) => return Some(format!("DESCRIBE {name}")),
+            ShellCommand::Records => {
+                self.records = !self.records;
+                eprintln!("records are {}", on_off(self.records));
+            }
+            ShellCommand::Timing => {
+                self.timing = !self.timing;
+                eprintln!("timing is {}", on_off(self.timing));
+            }
+            ShellCommand::Unknown(text) => {
+                note(format_args!("`{text}` is no command of this shell; `help` lists them"))
             }
         }
+        None
     }
 }
 
@@ -108,7 +146,7 @@ pub fn failure(error: DataFusionError) -> Failure {
             other => Failure::usage(other.to_string()),
         };
     }
-    if is_damage(root) { Failure::data(hint(root)) } else { Failure::usage(hint(root)) }
+    if is_damage(root) { Failure::data(problem(root)) } else { Failure::usage(problem(root)) }
 }
 
 /// True if a file can't be read as what it is.
@@ -126,15 +164,5 @@ fn is_damage(error: &DataFusionError) -> bool {
                 | ArrowError::IoError(..)
         ),
         _ => false,
-    }
-}
-
-/// The message, with what to try next where that is known.
-fn hint(error: &DataFusionError) -> String {
-    let message = error.strip_backtrace();
-    if message.contains("table") && message.contains("not found") {
-        format!("{message}; `gristmill sql \"SHOW TABLES\"` lists the tables, `--lake` names another lake")
-    } else {
-        message
     }
 }

@@ -44,7 +44,7 @@ mod parser;
 pub mod print;
 pub mod relations;
 pub mod span;
-mod suggest;
+pub(crate) mod suggest;
 pub mod template;
 pub mod time;
 pub mod vocabulary;
@@ -60,7 +60,7 @@ pub use fields::KnownField;
 pub use grain_type::{GrainType, TypeName};
 pub use json::{from_json, from_json_bytes, to_json};
 pub use number::Number;
-pub use parser::{parse, parse_bytes};
+pub use parser::{parse, parse_bytes, split};
 pub use print::{print, query_hash};
 
 /// How queries are read.

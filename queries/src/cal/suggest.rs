@@ -3,18 +3,22 @@
 /// The name of `names` that `word` was most likely meant to be, if one is near: at most one change in three characters.
 /// Changes are insertions, deletions, replacements and swaps of neighbours; case doesn't count.
 pub(crate) fn nearest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    near(word, names, 1).into_iter().next()
+}
+
+/// As [`nearest`], up to `most` of them, nearest first, each once.
+pub(crate) fn near<'n>(word: &str, names: impl IntoIterator<Item = &'n str>, most: usize) -> Vec<&'n str> {
     let word = word.to_ascii_lowercase();
     // The distance is quadratic in length; no name is long, and a long word is near none of them.
     if word.len() > 40 {
-        return None;
+        return Vec::new();
     }
     let allowed = (word.chars().count() / 3).max(1);
-    names
-        .into_iter()
-        .map(|name| (distance(&word, &name.to_ascii_lowercase()), name))
-        .filter(|&(changes, _)| changes <= allowed)
-        .min_by_key(|&(changes, name)| (changes, name))
-        .map(|(_, name)| name)
+    let measured = names.into_iter().map(|name| (distance(&word, &name.to_ascii_lowercase()), name));
+    let mut near: Vec<(usize, &str)> = measured.filter(|(changes, _)| *changes <= allowed).collect();
+    near.sort_unstable();
+    near.dedup();
+    near.into_iter().take(most).map(|(_, name)| name).collect()
 }
 
 /// How many changes make `left` into `right` (optimal string alignment).

@@ -29,6 +29,7 @@ use super::error::PackError;
 use super::finding::Finding;
 use super::pack::{Check, Rule};
 use super::scan::SCANNED;
+use crate::sql::problem;
 
 /// The column of kinds that were found.
 const PERSONAL_DATA: &str = "personal_data";
@@ -95,7 +96,7 @@ impl RowRules {
         for (place, rule) in rules.iter().enumerate() {
             if let Check::Where { condition, evidence } = &rule.check {
                 let one = parse(context, &visible, place, condition, evidence);
-                parsed.push(one.map_err(|error| PackError::rule(&rule.id, error.strip_backtrace()))?);
+                parsed.push(one.map_err(|error| PackError::rule(&rule.id, problem(&error)))?);
             }
         }
         if parsed.is_empty() {
@@ -116,7 +117,7 @@ impl RowRules {
         let seen = DFSchema::try_from(Arc::clone(&schema))?;
         let compile = |parsed: Parsed| {
             let rule = rules.get(parsed.rule).map_or("", |rule| rule.id.as_str());
-            RowRule::compile(context, &seen, parsed).map_err(|error| PackError::rule(rule, error.strip_backtrace()))
+            RowRule::compile(context, &seen, parsed).map_err(|error| PackError::rule(rule, problem(&error)))
         };
         let compiled: Vec<RowRule> = parsed.into_iter().map(compile).collect::<Result<_, PackError>>()?;
         for rule in &compiled {

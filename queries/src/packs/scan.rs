@@ -15,7 +15,6 @@ use std::time::Instant;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use datafusion::execution::context::SQLOptions;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::{DataFrame, JoinType, SessionContext, col};
@@ -32,7 +31,7 @@ use super::pack::{Check, Pack, Rule};
 use super::policy::{Policies, Verdict};
 use super::rows::{self, RowRules};
 use crate::exec::matching;
-use crate::sql::{DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context};
+use crate::sql::{DataFusionError, LAKE_STORE, LakeTable, SqlOptions, lake_context, problem, query};
 
 /// The table of the grains that a scan is to look at; a view of `grains` if it is to look at all.
 pub(super) const SCANNED: &str = "scanned";
@@ -368,8 +367,7 @@ fn findings(rule: usize, batch: &RecordBatch) -> Result<Vec<Finding>> {
 /// Plans a rule's query: it may only read, and says first which grain a finding is about.
 async fn plan(context: &SessionContext, rule: &Rule, text: &str) -> Result<DataFrame> {
     let fault = |problem: String| PackError::rule(&rule.id, problem);
-    let reading = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    let frame = context.sql_with_options(text, reading).await.map_err(|error| fault(error.strip_backtrace()))?;
+    let frame = query(context, text).await.map_err(|error| fault(problem(&error)))?;
     let names: Vec<&str> = frame.schema().fields().iter().map(|field| field.name().as_str()).collect();
     let address = IdentityColumn::ContentAddress.name();
     if names.first() != Some(&address) {

@@ -13,6 +13,7 @@
 //! | [`mod@assemble`] | which grains fit into a budget, and what comes out? |
 //! | [`budget`] | how is a budget shared, and what does a grain cost? |
 //! | [`stream`] | which events tell of an assembly? |
+//! | [`mod@visible`] | how are control characters shown to a person? |
 //!
 //! All of it is pure: grains and the time come in, text goes out, the same bytes for the same input. Hashes, namespaces and
 //! full timestamps never get into rendered text.
@@ -27,6 +28,7 @@ pub mod project;
 pub mod stream;
 pub mod toon;
 pub mod value;
+pub mod visible;
 pub mod words;
 pub mod yaml;
 
@@ -35,6 +37,7 @@ pub use custom::Template;
 pub use document::{Entry, Heading, render_assembly, render_formats, render_recall};
 pub use grain::{GrainView, RenderGrain};
 pub use project::{Attribute, Projected, project};
+pub use visible::visible;
 pub use words::humanize;
 
 use crate::cal::ast::WithOption;

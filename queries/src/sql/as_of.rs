@@ -15,7 +15,7 @@ use datafusion::prelude::SessionContext;
 use super::lazy;
 use super::lifecycle::{current, folded};
 
-const AS_OF: &str = "as_of";
+pub(super) const AS_OF: &str = "as_of";
 
 /// The parameter of the plan.
 const INSTANT: &str = "instant";

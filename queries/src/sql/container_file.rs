@@ -17,6 +17,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::prelude::SessionContext;
 use futures::{StreamExt, stream};
 use gristmill_connectors::source::{SourceKind, discover};
 use gristmill_connectors::transcript::kind::TranscriptKind;
@@ -25,14 +26,37 @@ use gristmill_schemas::columns::grains_schema;
 use gristmill_schemas::grain::Mode;
 
 use super::external;
+use super::gate::{FileAccess, StatementError};
 
 /// The functions' names.
-pub(super) const MG_FILE: &str = "mg_file";
-pub(super) const TRANSCRIPT_FILE: &str = "transcript_file";
+const MG_FILE: &str = "mg_file";
+const TRANSCRIPT_FILE: &str = "transcript_file";
+
+/// Registers both functions; where `files` are refused, in a form that says so.
+pub(super) fn register(context: &SessionContext, files: FileAccess) {
+    if files == FileAccess::Refused {
+        for name in [MG_FILE, TRANSCRIPT_FILE] {
+            context.register_udtf(name, Arc::new(RefusedFile(name)));
+        }
+        return;
+    }
+    context.register_udtf(MG_FILE, Arc::new(MgFile));
+    context.register_udtf(TRANSCRIPT_FILE, Arc::new(TranscriptFile));
+}
+
+/// One of the functions, where no file may be read.
+#[derive(Debug)]
+struct RefusedFile(&'static str);
+
+impl TableFunctionImpl for RefusedFile {
+    fn call_with_args(&self, _: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        Err(external(StatementError::NoFiles { function: self.0 }))
+    }
+}
 
 /// `mg_file`.
 #[derive(Debug)]
-pub(super) struct MgFile;
+struct MgFile;
 
 impl TableFunctionImpl for MgFile {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
@@ -45,7 +69,7 @@ impl TableFunctionImpl for MgFile {
 
 /// `transcript_file`.
 #[derive(Debug)]
-pub(super) struct TranscriptFile;
+struct TranscriptFile;
 
 impl TableFunctionImpl for TranscriptFile {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {

@@ -25,9 +25,12 @@ pub(super) fn views(price_version: &str) -> [View; 6] {
     ]
 }
 
+/// The function's name.
+pub(super) const THREAD_FUNCTION: &str = "thread";
+
 /// Registers the function.
 pub(super) fn register(context: &SessionContext) {
-    context.register_udtf("thread", Arc::new(Thread));
+    context.register_udtf(THREAD_FUNCTION, Arc::new(Thread));
 }
 
 /// A model's id is `provider:model`; without a colon the provider isn't known.

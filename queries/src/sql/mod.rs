@@ -31,8 +31,12 @@
 //! | `messages` | what are `messages`, `blocks`, `message_views`, `tool_calls`, `threads`, `usage`, `thread(session_id)`? |
 //! | `blocks`, `message_views`, `cost` | the functions that those need: `message_blocks`, `cmf_views`, `cost_usd`, `token_counts` |
 //! | `scalar` | what can be asked of one grain or value? |
+//! | `bytes` | what can be asked of bytes, beside texts? |
 //! | `compliance` | what can be asked of tags, profile fields and text? |
 //! | `script` | how are several statements of one text run? |
+//! | `gate` | which statements are run at all? |
+//! | `problem` | what is a person told about one that fails? |
+//! | `no_lake` | what can be asked where there is no lake? |
 //! | `selection` | which grains does a condition pick? |
 //! | `container_file` | `mg_file(path)`, `transcript_file(path)`: a file as a table |
 //! | `walk` | `history(address)`, `provenance(address, depth)` |
@@ -40,11 +44,13 @@
 
 mod as_of;
 mod blocks;
+mod bytes;
 mod compliance;
 mod conditions;
 mod container_file;
 mod cost;
 mod covered;
+mod gate;
 mod index_scan;
 mod indexed_source;
 mod lake_table;
@@ -52,8 +58,10 @@ mod lazy;
 pub(crate) mod lifecycle;
 mod message_views;
 mod messages;
+mod no_lake;
 mod paged_reader;
 mod pattern;
+mod problem;
 mod scalar;
 mod script;
 mod search;
@@ -72,6 +80,7 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionConfig;
 use gristmill_engine::index::vectors::embed::Embedder;
 use gristmill_engine::lake::{AUDIT, Lake};
@@ -84,9 +93,13 @@ use crate::exec::FateCache;
 
 pub use datafusion::error::DataFusionError;
 pub use datafusion::prelude::SessionContext;
+pub use gate::{FileAccess, StatementError};
 pub(crate) use indexed_source::index_notes;
 pub use lake_table::LakeTable;
 pub(crate) use message_views::Around;
+pub use no_lake::context_without_lake;
+pub use problem::problem;
+pub(crate) use script::query;
 pub use script::{completions, execute, statements};
 pub use search::{SearchEnvelope, SearchMode, SearchResult, search, search_rows};
 pub use selection::select_grains;
@@ -102,6 +115,8 @@ pub struct SqlOptions {
     pub prices: Vec<PriceTable>,
     /// What makes vectors of the texts in `vector_search` and `hybrid_search`.
     pub embedder: Option<Arc<dyn Embedder>>,
+    /// What statements may do with files outside the lake.
+    pub files: FileAccess,
 }
 
 /// The store under which the lake's own files are registered: its paths begin at the lake.
@@ -111,7 +126,8 @@ pub(crate) const LAKE_STORE: &str = "gristmill://lake";
 /// million grains.
 const KEPT_METADATA: usize = 512 << 20;
 
-/// A context with the functions that need no lake: `mg_file`, `transcript_file`, scalar and JSON functions.
+/// A context with the functions that need no lake: `mg_file` and `transcript_file`, if the options allow them, scalar and JSON
+/// functions. Unless files of other kinds are allowed, it has no way to the local file system.
 ///
 /// # Errors
 /// [`DataFusionError`] if the runtime can't be made.
@@ -121,7 +137,8 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
         .set_bool("datafusion.execution.parquet.pushdown_filters", true)
         .set_bool("datafusion.execution.parquet.reorder_filters", true)
         // In PostgreSQL `a ->> 'b' = 'c'` compares what `->>` answers.
-        .set_str("datafusion.sql_parser.dialect", "PostgreSQL");
+        .set_str("datafusion.sql_parser.dialect", "PostgreSQL")
+        .with_extension(Arc::new(options.files));
     if options.threads > 0 {
         config = config.with_target_partitions(options.threads);
     }
@@ -132,16 +149,23 @@ pub fn bare_context(options: &SqlOptions) -> Result<SessionContext> {
     if let Some(memory) = options.memory {
         runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
     }
-    let mut context = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
+    let runtime = runtime.build_arc()?;
+    if options.files < FileAccess::ReadAndWrite {
+        // The gate refuses statements that would use it; a program that goes around the gate doesn't find it.
+        runtime.object_store_registry.deregister_store(ObjectStoreUrl::local_filesystem().as_ref())?;
+    }
+    let mut state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    state.expr_planners().get_or_insert_default().insert(0, bytes::planner());
+    let mut context = SessionContext::new_with_state(state.build());
     datafusion_functions_json::register_all(&mut context)?;
     scalar::register(&context);
+    bytes::register(&context);
     context.register_udf(CostUsd::new(&options.prices).into());
     context.register_udf(cost::token_counts());
     context.register_udf(blocks::message_blocks());
     context.register_udf(message_views::cmf_views());
     compliance::register(&context);
-    context.register_udtf(container_file::MG_FILE, Arc::new(container_file::MgFile));
-    context.register_udtf(container_file::TRANSCRIPT_FILE, Arc::new(container_file::TranscriptFile));
+    container_file::register(&context, options.files);
     Ok(context)
 }
 

@@ -14,7 +14,7 @@ use super::as_of::literal;
 use super::conditions::Indexed;
 use super::{lazy, views};
 
-const PATTERN: &str = "pattern";
+pub(super) const PATTERN: &str = "pattern";
 
 /// The function.
 #[derive(Debug)]

@@ -1,10 +1,16 @@
-//! Several statements in one text, run one after another.
+//! Several statements in one text, run one after another; each passes the gate first.
 
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::prelude::SessionContext;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::prelude::{DataFrame, SessionContext, col};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+
+use super::external;
+use super::gate::{Allowed, FileAccess, admit};
+use super::problem::explained;
 
 /// The statements of a text, as written between semicolons.
 ///
@@ -14,13 +20,46 @@ pub fn statements(text: &str) -> Result<Vec<Statement>> {
     Ok(DFParserBuilder::new(text).with_dialect(&PostgreSqlDialect {}).build()?.parse_statements()?.into())
 }
 
-/// Runs one statement; its rows come as they are made.
+/// Runs one statement, if it is one that reads, or that the session's [`FileAccess`] allows; its rows come as they are made.
 ///
 /// # Errors
-/// What planning says. What running says comes with the rows.
+/// A [`StatementError`](super::StatementError) for a statement that is refused, or what planning says. What running says comes
+/// with the rows.
 pub async fn execute(context: &SessionContext, statement: Statement) -> Result<SendableRecordBatchStream> {
-    let plan = context.state().statement_to_plan(statement).await?;
+    let files = context.state_ref().read().config().get_extension::<FileAccess>();
+    let allowed = Allowed::Statements(files.map(|files| *files).unwrap_or_default());
+    let plan = admitted(context, statement, allowed).await?;
     context.execute_logical_plan(plan).await?.execute_stream().await
+}
+
+/// The one query of `text`: nothing but a query, which no session's settings or files can be part of.
+///
+/// # Errors
+/// As [`execute`], and if `text` isn't one statement.
+pub(crate) async fn query(context: &SessionContext, text: &str) -> Result<DataFrame> {
+    let mut statements = statements(text)?;
+    let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
+        return plan_err!("one query is wanted here");
+    };
+    let plan = admitted(context, statement, Allowed::Queries).await?;
+    Ok(DataFrame::new(context.state(), plan))
+}
+
+/// The plan of a statement that may be run.
+async fn admitted(context: &SessionContext, statement: Statement, allowed: Allowed) -> Result<LogicalPlan> {
+    let state = context.state();
+    let lists_tables =
+        matches!(&statement, Statement::Statement(inner) if matches!(**inner, SqlStatement::ShowTables { .. }));
+    let plan = state.statement_to_plan(statement.clone()).await;
+    let plan = plan.map_err(|error| explained(&state, &statement, error))?;
+    admit(&plan, allowed).map_err(external)?;
+    match lists_tables {
+        true => {
+            let order = ["table_catalog", "table_schema", "table_name"].map(|name| col(name).sort(true, false));
+            LogicalPlanBuilder::from(plan).sort(order)?.build()
+        }
+        false => Ok(plan),
+    }
 }
 
 /// Words that a shell can complete: names of tables, columns and functions, and the usual keywords.

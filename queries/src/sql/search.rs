@@ -31,7 +31,7 @@ use super::as_of::literal;
 use super::external;
 use super::lake_table::LakeTable;
 
-const SEARCH: &str = "search";
+pub(super) const SEARCH: &str = "search";
 
 /// Grains that are found unless the user says how many.
 const DEFAULT_LIMIT: usize = 10;

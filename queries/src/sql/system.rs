@@ -19,10 +19,15 @@ use super::external;
 
 /// Registers the three tables.
 pub(super) fn register(context: &SessionContext, lake: &Lake) -> Result<()> {
-    for kind in [Kind::Segments, Kind::Sources, Kind::Indexes] {
+    for kind in Kind::ALL {
         context.register_table(kind.name(), Arc::new(SystemTable { lake: lake.clone(), kind }))?;
     }
     Ok(())
+}
+
+/// The tables' names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    Kind::ALL.into_iter().map(Kind::name)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +41,8 @@ enum Kind {
 }
 
 impl Kind {
+    const ALL: [Kind; 3] = [Kind::Segments, Kind::Sources, Kind::Indexes];
+
     const fn name(self) -> &'static str {
         match self {
             Kind::Segments => "segments",

@@ -30,6 +30,11 @@ pub(super) fn register(context: &SessionContext, source: &Source, embedder: Opti
     }
 }
 
+/// The functions' names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    [Kind::Vector, Kind::Hybrid].into_iter().map(Kind::name)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Vector,

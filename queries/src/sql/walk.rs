@@ -27,14 +27,29 @@ const DEPTH_LIMIT: i64 = 10_000;
 
 /// Registers both functions.
 pub(super) fn register(context: &SessionContext) {
-    context.register_udtf("history", Arc::new(Function::History));
-    context.register_udtf("provenance", Arc::new(Function::Provenance));
+    for function in [Function::History, Function::Provenance] {
+        context.register_udtf(function.name(), Arc::new(function));
+    }
+}
+
+/// The functions' names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    [Function::History, Function::Provenance].into_iter().map(Function::name)
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Function {
     History,
     Provenance,
+}
+
+impl Function {
+    const fn name(self) -> &'static str {
+        match self {
+            Function::History => "history",
+            Function::Provenance => "provenance",
+        }
+    }
 }
 
 impl TableFunctionImpl for Function {

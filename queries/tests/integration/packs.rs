@@ -83,7 +83,21 @@ async fn an_unknown_column_or_table_is_named() {
 
 #[tokio::test]
 async fn a_rule_only_reads_and_says_which_grain_it_means() {
-    assert!(problem(r#"sql = "DROP VIEW beliefs""#, "found").await.contains("DDL"));
+    for (statement, refused) in [
+        ("DROP VIEW beliefs", "`DROP VIEW` is refused"),
+        ("EXPLAIN ANALYZE COPY (SELECT 1) TO '/tmp/out.csv'", "`COPY … TO` writes a file"),
+        ("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'", "`CREATE EXTERNAL TABLE` reads files"),
+        ("SET datafusion.execution.batch_size = 1", "only queries are allowed"),
+        ("SELECT content_address FROM mg_file('own.mg')", "`mg_file` reads files outside the lake"),
+        (
+            "SELECT content_address FROM grains WHERE subject IN (SELECT subject FROM transcript_file('t'))",
+            "`transcript_file` reads",
+        ),
+        ("SELECT content_address FROM grains; SELECT content_address FROM grains", "one query"),
+    ] {
+        let told = problem(&format!("sql = \"{statement}\""), "found").await;
+        assert!(told.contains(refused), "{statement}: {told}");
+    }
     assert!(problem(r#"sql = "SELECT type FROM grains""#, "found").await.contains("content_address"));
 }
 

@@ -30,6 +30,8 @@ mod maintenance;
 mod object_store;
 #[cfg(unix)]
 mod outputs;
+mod safe_output;
+mod safe_sql;
 mod scan;
 mod scan_commands;
 mod sidecars;

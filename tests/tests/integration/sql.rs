@@ -1,12 +1,17 @@
 //! SQL over a lake: every file of `tests/slt` against the lake of `tests/slt/people.json`.
 
-use gristmill_queries::sql::{SessionContext, SqlOptions, bare_context, lake_context};
+use gristmill_queries::sql::{FileAccess, SessionContext, SqlOptions, bare_context, lake_context};
 use gristmill_tests::fixture::Fixture;
 use gristmill_tests::paths::workspace;
 use gristmill_tests::sqllogic::LakeSession;
 
 async fn context(fixture: &Fixture) -> SessionContext {
-    lake_context(&fixture.lake, &SqlOptions::default()).await.expect("a context over the lake")
+    lake_context(&fixture.lake, &reading_files()).await.expect("a context over the lake")
+}
+
+/// A session that may use `mg_file`, as `gristmill sql` may.
+fn reading_files() -> SqlOptions {
+    SqlOptions { files: FileAccess::Read, ..SqlOptions::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +48,7 @@ async fn a_file_says_the_same_as_the_lake_that_took_it_in() {
     };
     let lake = rows(&context(&fixture).await, "grains").await;
     let file = fixture.folder().join("fixture.mg");
-    let bare = bare_context(&SqlOptions::default()).unwrap();
+    let bare = bare_context(&reading_files()).unwrap();
     let file = rows(&bare, &format!("mg_file('{}')", file.display())).await;
     assert_eq!(lake.num_rows(), fixture.addresses.len());
     assert_eq!(lake, file);
@@ -58,7 +63,7 @@ async fn a_damaged_file_is_an_error_and_not_an_empty_table() {
     bytes[middle] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     let query = format!("SELECT count(*) FROM mg_file('{}')", path.display());
-    let asked = bare_context(&SqlOptions::default()).unwrap().sql(&query).await;
+    let asked = bare_context(&reading_files()).unwrap().sql(&query).await;
     let error = match asked {
         Ok(frame) => frame.collect().await.unwrap_err(),
         Err(error) => error,

@@ -47,7 +47,7 @@ pub fn parse(text: &str, options: Options) -> Result<Parsed> {
 /// E001 for too many bytes, E070 for bytes that are not UTF-8, E014 for an empty query, else as [`parse`].
 pub fn parse_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     if bytes.len() > limits::MAX_QUERY_BYTES {
-        return Err(CalError::new(Code::E001, format!("The query has {} bytes.", bytes.len())));
+        return Err(too_long(bytes.len()));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
@@ -57,6 +57,42 @@ pub fn parse_bytes(bytes: &[u8], options: Options) -> Result<Parsed> {
     let mut parser = Parser::new(text, options);
     let query = parser.whole().map_err(|error| error.located(bytes))?;
     Ok(Parsed { query, warnings: parser.checker.warnings })
+}
+
+/// The queries of a text, one after the other, each as written up to its semicolons. A query in JSON stands alone.
+///
+/// # Errors
+/// As [`parse_bytes`] for the first query that isn't one, located in the whole text: then none of them should be run.
+pub fn split(bytes: &[u8], options: Options) -> Result<Vec<&[u8]>> {
+    let Ok(text) = std::str::from_utf8(bytes) else { return parse_bytes(bytes, options).map(|_| vec![bytes]) };
+    if text.trim_start().starts_with('{') {
+        return Ok(vec![bytes]);
+    }
+    let mut parser = Parser::new(text, options);
+    let mut queries = Vec::new();
+    let mut start = 0;
+    loop {
+        // A query is at least as long as up to the next semicolon, wherever that stands.
+        let rest = bytes.get(start..).unwrap_or_default();
+        let least = rest.iter().position(|byte| *byte == b';').unwrap_or(rest.len());
+        if least > limits::MAX_QUERY_BYTES {
+            return Err(too_long(least));
+        }
+        let read = parser.one().and_then(|_| Ok(parser.peek()?.kind == Kind::End));
+        let is_last = read.map_err(|error| error.located(bytes))?;
+        let end = if is_last { bytes.len() } else { parser.end as usize };
+        queries.push(bytes.get(start..end).unwrap_or_default());
+        if is_last {
+            return Ok(queries);
+        }
+        start = end;
+        // What was counted and told belongs to the query before.
+        parser.checker = Checker::new(options);
+    }
+}
+
+fn too_long(bytes: usize) -> CalError {
+    CalError::new(Code::E001, format!("The query has {bytes} bytes."))
 }
 
 struct Parser<'a> {

@@ -30,6 +30,29 @@ const STATEMENTS: [&str; 13] = [
 impl Parser<'_> {
     /// All of the text.
     pub(super) fn whole(&mut self) -> Result<Query> {
+        let query = self.statement_with_lets()?;
+        while self.accept(Symbol::Semicolon)? {}
+        match self.peek()?.kind {
+            Kind::End => Ok(query),
+            _ => Err(self.unexpected(["the end of the query"]).suggest("Send one statement at a time.")),
+        }
+    }
+
+    /// One of several queries: up to its semicolons, without which nothing may follow.
+    pub(super) fn one(&mut self) -> Result<Query> {
+        let query = self.statement_with_lets()?;
+        let mut closed = false;
+        while self.accept(Symbol::Semicolon)? {
+            closed = true;
+        }
+        match self.peek()?.kind {
+            Kind::End => Ok(query),
+            _ if closed => Ok(query),
+            _ => Err(self.unexpected([";", "the end of the query"]).suggest("End each statement with a semicolon.")),
+        }
+    }
+
+    fn statement_with_lets(&mut self) -> Result<Query> {
         if self.peek()?.kind == Kind::End {
             return Err(CalError::new(Code::E014, "The query is empty.").at(self.here()));
         }
@@ -38,11 +61,7 @@ impl Parser<'_> {
         let statement = self.statement()?;
         let query = Query { lets, statement };
         check::bindings::whole(&query)?;
-        while self.accept(Symbol::Semicolon)? {}
-        match self.peek()?.kind {
-            Kind::End => Ok(query),
-            _ => Err(self.unexpected(["the end of the query"]).suggest("Send one statement at a time.")),
-        }
+        Ok(query)
     }
 
     /// `CAL/1`, if it stands here.

@@ -8,6 +8,7 @@ use super::super::error::{PackError, Result};
 use super::super::pack::{Pack, Rule, Severity};
 use super::super::scan::{Scan, Summary};
 use super::{Digest, SAMPLES};
+use crate::render::visible;
 
 const TEMPLATE: &str = include_str!("report.html");
 
@@ -71,7 +72,7 @@ fn template_value(json: Json) -> Value {
             Some(count) => Value::from(count),
             None => Value::from(number.as_f64().unwrap_or_default()),
         },
-        Json::String(text) => Value::from(text),
+        Json::String(text) => Value::from(visible(&text).into_owned()),
         Json::Array(items) => items.into_iter().map(template_value).collect::<Vec<_>>().into(),
         Json::Object(members) => {
             Value::from_pairs(members.into_iter().map(|(name, value)| (name, template_value(value))))

@@ -1,0 +1,81 @@
+//! `--csv-safe`: cells of CSV that a spreadsheet doesn't take for formulas.
+//!
+//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, also in full width, and passes over tabs and line ends
+//! in front of it. Such a text gets an apostrophe in front, which spreadsheets take for "this is text". Numbers, times and
+//! truths come from typed columns and stay as they are. Without the option CSV is exact.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+
+/// What a formula begins with, or what a spreadsheet passes over before it.
+const TRIGGERS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
+
+/// A batch whose texts and names no spreadsheet takes for formulas.
+///
+/// # Errors
+/// [`ArrowError`] if a column can't be read as text.
+pub fn neutral(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let columns = batch.columns().iter().map(neutral_column).collect::<Result<Vec<_>, _>>()?;
+    RecordBatch::try_new(neutral_schema(batch.schema_ref(), &columns), columns)
+}
+
+fn neutral_schema(schema: &SchemaRef, columns: &[ArrayRef]) -> SchemaRef {
+    let field = |(field, column): (&Arc<Field>, &ArrayRef)| {
+        Field::new(neutral_text(field.name()), column.data_type().clone(), field.is_nullable())
+    };
+    Arc::new(Schema::new(schema.fields().iter().zip(columns).map(field).collect::<Vec<_>>()))
+}
+
+fn neutral_column(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let value_type = match column.data_type() {
+        DataType::Dictionary(_, values) => values,
+        other => other,
+    };
+    if !matches!(value_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+        return Ok(Arc::clone(column));
+    }
+    let texts = cast(column, &DataType::Utf8)?;
+    let texts = texts.as_string::<i32>().iter().map(|text| text.map(neutral_text));
+    Ok(Arc::new(texts.collect::<StringArray>()))
+}
+
+fn neutral_text(text: &str) -> String {
+    if text.starts_with(TRIGGERS) { format!("'{text}") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+
+    use super::*;
+
+    #[test]
+    fn texts_that_begin_like_formulas_get_an_apostrophe_and_numbers_stay() {
+        for (text, expected) in [
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\t=1", "'\t=1"),
+            ("\r=1", "'\r=1"),
+            ("＝1", "'＝1"),
+            ("1-1", "1-1"),
+            ("", ""),
+            ("'=1", "'=1"),
+        ] {
+            assert_eq!(neutral_text(text), expected);
+        }
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("-a"), None]));
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![-5, 5]));
+        let batch = RecordBatch::try_from_iter_with_nullable([("=name", texts, true), ("n", numbers, false)]).unwrap();
+        let safe = neutral(&batch).unwrap();
+        assert_eq!(safe.schema().field(0).name(), "'=name");
+        assert_eq!(safe.column(0).as_string::<i32>().value(0), "'-a");
+        assert!(safe.column(0).is_null(1));
+        assert_eq!(safe.column(1), batch.column(1));
+    }
+}

@@ -1,0 +1,167 @@
+//! Functions of text that take bytes too, as PostgreSQL's do: `octet_length`, `length` and `substr` of a binary column.
+//!
+//! DataFusion's own take texts only, and would cast bytes to text, which fails for nearly every blob. Texts go to them as before.
+//! `encode`, `md5`, `sha256` and `digest` take bytes already.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::functions::{string, unicode};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::prelude::SessionContext;
+
+use super::scalar::nth;
+
+/// Registers the functions in place of those that take texts only.
+pub(super) fn register(context: &SessionContext) {
+    for kind in [Kind::OctetLength, Kind::Length, Kind::Substr] {
+        context.register_udf(BytesFunction::of(kind));
+    }
+}
+
+/// What plans SUBSTR and SUBSTRING, which are syntax and no calls. It has to come before DataFusion's own planner.
+pub(super) fn planner() -> Arc<dyn ExprPlanner> {
+    Arc::new(SubstringPlanner)
+}
+
+#[derive(Debug)]
+struct SubstringPlanner;
+
+impl ExprPlanner for SubstringPlanner {
+    fn plan_substring(&self, arguments: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        let function = Arc::new(BytesFunction::of(Kind::Substr));
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(function, arguments))))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    OctetLength,
+    Length,
+    Substr,
+}
+
+impl Kind {
+    /// The function of texts of the same name.
+    fn of_texts(self) -> Arc<ScalarUDF> {
+        match self {
+            Kind::OctetLength => string::octet_length(),
+            Kind::Length => unicode::character_length(),
+            Kind::Substr => unicode::substr(),
+        }
+    }
+}
+
+/// A function that takes bytes, or hands texts on.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct BytesFunction {
+    kind: Kind,
+    texts: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+impl BytesFunction {
+    fn of(kind: Kind) -> ScalarUDF {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        ScalarUDF::new_from_impl(BytesFunction { kind, texts: kind.of_texts(), signature })
+    }
+}
+
+fn is_bytes(data_type: Option<&DataType>) -> bool {
+    matches!(data_type, Some(DataType::Binary | DataType::LargeBinary | DataType::BinaryView))
+}
+
+impl ScalarUDFImpl for BytesFunction {
+    fn name(&self) -> &str {
+        match self.kind {
+            Kind::OctetLength => "octet_length",
+            Kind::Length => "length",
+            Kind::Substr => "substr",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        if !is_bytes(arguments.first()) {
+            let fields: Vec<FieldRef> =
+                arguments.iter().map(|given| Arc::new(Field::new("argument", given.clone(), true))).collect();
+            let coerced = fields_with_udf(&fields, &*self.texts)?;
+            return Ok(coerced.iter().map(|field| field.data_type().clone()).collect());
+        }
+        let fits = match self.kind {
+            Kind::OctetLength | Kind::Length => arguments.len() == 1,
+            Kind::Substr => matches!(arguments.len(), 2 | 3),
+        };
+        let numbers = arguments.iter().skip(1);
+        if !fits || !numbers.clone().all(|number| number.is_integer() || number.is_null()) {
+            return exec_err!("`{}` of bytes takes what it takes of texts: bytes, then whole numbers", self.name());
+        }
+        Ok(std::iter::once(DataType::Binary).chain(numbers.map(|_| DataType::Int64)).collect())
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match (is_bytes(arguments.first()), self.kind) {
+            (false, _) => self.texts.return_type(arguments),
+            (true, Kind::OctetLength | Kind::Length) => Ok(DataType::Int64),
+            (true, Kind::Substr) => Ok(DataType::Binary),
+        }
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if !is_bytes(arguments.args.first().map(ColumnarValue::data_type).as_ref()) {
+            return self.texts.invoke_with_args(arguments);
+        }
+        let all_scalar = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
+        let bytes = cast(nth(&arrays, 0)?, &DataType::Binary)?;
+        let bytes: &BinaryArray = bytes.as_binary();
+        let answer: ArrayRef = match self.kind {
+            Kind::OctetLength | Kind::Length => {
+                Arc::new(bytes.iter().map(|bytes| Some(bytes?.len() as i64)).collect::<Int64Array>())
+            }
+            Kind::Substr => substr(bytes, &arrays)?,
+        };
+        Ok(match all_scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&answer, 0)?),
+            false => ColumnarValue::Array(answer),
+        })
+    }
+}
+
+/// The bytes from the first place (counted from 1) on, as many as the third argument says; as PostgreSQL counts, places before the
+/// first are empty.
+fn substr(bytes: &BinaryArray, arguments: &[ArrayRef]) -> Result<ArrayRef> {
+    let number = |at: usize| -> Result<Int64Array> {
+        Ok(cast(nth(arguments, at)?, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+    };
+    let from = number(1)?;
+    let count = if arguments.len() > 2 { Some(number(2)?) } else { None };
+    let mut parts = Vec::with_capacity(bytes.len());
+    for (row, bytes) in bytes.iter().enumerate() {
+        let is_null = from.is_null(row) || count.as_ref().is_some_and(|count| count.is_null(row));
+        let Some(bytes) = bytes.filter(|_| !is_null) else {
+            parts.push(None);
+            continue;
+        };
+        let first = from.value(row).saturating_sub(1);
+        let end = match &count {
+            Some(count) if count.value(row) < 0 => return exec_err!("substr takes no negative number of bytes"),
+            Some(count) => first.saturating_add(count.value(row)),
+            None => i64::MAX,
+        };
+        let place = |at: i64| usize::try_from(at.max(0)).unwrap_or(usize::MAX).min(bytes.len());
+        parts.push(bytes.get(place(first)..place(end).max(place(first))));
+    }
+    Ok(Arc::new(BinaryArray::from_iter(parts)))
+}

@@ -1,0 +1,89 @@
+//! The context of a place without a lake: files and values can be queried, and what only a lake has is an error that names the
+//! place.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
+use datafusion::prelude::SessionContext;
+use gristmill_engine::error::EngineError;
+use gristmill_engine::lake::AUDIT;
+use gristmill_schemas::columns::{GRAINS, REJECTS, STATE};
+
+use super::{SqlOptions, as_of, bare_context, external, messages, pattern, search, system, vectors, views, walk};
+
+/// A context in which the tables and functions of a lake answer that there is none at `place`.
+///
+/// # Errors
+/// [`DataFusionError`] if the runtime can't be made.
+pub fn context_without_lake(place: &str, options: &SqlOptions) -> Result<SessionContext> {
+    let context = bare_context(options)?;
+    let names = context.copied_config().options().catalog.clone();
+    let catalog = context.catalog(&names.default_catalog).ok_or_else(|| internal_datafusion_err!("no catalog"))?;
+    let nowhere = Nowhere { place: place.to_owned(), own: MemorySchemaProvider::new() };
+    catalog.register_schema(&names.default_schema, Arc::new(nowhere))?;
+    for name in function_names() {
+        context.register_udtf(name, Arc::new(NoLakeFunction { place: place.to_owned() }));
+    }
+    Ok(context)
+}
+
+fn is_table_of_a_lake(name: &str) -> bool {
+    let views = views::views().chain(messages::views("")).any(|(view, _)| view == name);
+    views || [GRAINS, STATE, REJECTS, AUDIT].contains(&name) || system::names().any(|table| table == name)
+}
+
+fn function_names() -> impl Iterator<Item = &'static str> {
+    let searches = [search::SEARCH].into_iter().chain(vectors::names());
+    searches.chain([as_of::AS_OF, messages::THREAD_FUNCTION, pattern::PATTERN]).chain(walk::names())
+}
+
+fn no_lake(place: &str) -> DataFusionError {
+    external(EngineError::NoLake(place.to_owned()))
+}
+
+/// The tables of a session without a lake: those that it made itself.
+#[derive(Debug)]
+struct Nowhere {
+    place: String,
+    own: MemorySchemaProvider,
+}
+
+#[async_trait]
+impl SchemaProvider for Nowhere {
+    fn table_names(&self) -> Vec<String> {
+        self.own.table_names()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match self.own.table(name).await? {
+            None if is_table_of_a_lake(name) => Err(no_lake(&self.place)),
+            found => Ok(found),
+        }
+    }
+
+    fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.own.register_table(name, table)
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.own.deregister_table(name)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.own.table_exist(name)
+    }
+}
+
+/// A table function of a lake that isn't there.
+#[derive(Debug)]
+struct NoLakeFunction {
+    place: String,
+}
+
+impl TableFunctionImpl for NoLakeFunction {
+    fn call_with_args(&self, _: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        Err(no_lake(&self.place))
+    }
+}

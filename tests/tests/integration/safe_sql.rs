@@ -1,0 +1,298 @@
+//! Which statements SQL runs, where files may be touched, and what a person is told about statements that fail.
+
+use std::fs;
+use std::path::PathBuf;
+
+use gristmill_queries::sql::{FileAccess, SqlOptions, bare_context, execute, lake_context, statements};
+use gristmill_tests::binary::{Ended, ended, gristmill};
+use gristmill_tests::grains::{frames, grain};
+use gristmill_tests::lake::TestLake;
+
+/// A folder with a lake of a few events, made once for each test.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn empty() -> Place {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn with_lake() -> Place {
+        let place = Place::empty();
+        let event = |at: usize| {
+            grain(&format!(r#"{{"type":"event","content":"word {at}","user_id":"u-{at}","created_at":{at}}}"#)).blob
+        };
+        fs::write(place.at("in.frames"), frames(&(1..=5).map(event).collect::<Vec<_>>())).unwrap();
+        assert_eq!(place.run(&["ingest", "in.frames"]).0, 0);
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, words: &[&str]) -> Ended {
+        ended(gristmill().current_dir(self.folder.path()).args(words))
+    }
+
+    fn sql(&self, query: &str) -> Ended {
+        self.run(&["sql", "--format", "csv", query])
+    }
+}
+
+/// Statements that write or read files, on their own and inside others; OUT is a file to write, IN one to read.
+const OF_FILES: [&str; 8] = [
+    "COPY (SELECT 1 AS n) TO 'OUT' STORED AS CSV",
+    "COPY grains TO 'OUT' STORED AS PARQUET",
+    "EXPLAIN COPY (SELECT 1 AS n) TO 'OUT' STORED AS CSV",
+    "EXPLAIN ANALYZE COPY (SELECT 1 AS n) TO 'OUT' STORED AS CSV",
+    "COPY (WITH a AS (SELECT 1 AS n) SELECT * FROM a) TO 'OUT' STORED AS CSV",
+    "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'IN' OPTIONS ('format.has_header' 'true')",
+    "CREATE EXTERNAL TABLE IF NOT EXISTS t STORED AS CSV LOCATION 'IN'",
+    "CREATE UNBOUNDED EXTERNAL TABLE t (n INT) STORED AS CSV LOCATION 'IN'",
+];
+
+/// Statements that are refused whatever is allowed, and the word by which the message names them.
+const REFUSED: [(&str, &str); 20] = [
+    ("DROP TABLE grains", "DROP TABLE"),
+    ("DROP TABLE IF EXISTS nothing", "DROP TABLE"),
+    ("DROP VIEW beliefs", "DROP VIEW"),
+    ("DROP SCHEMA public CASCADE", "DROP SCHEMA"),
+    ("CREATE TABLE t AS SELECT 1 AS n", "CREATE TABLE"),
+    ("CREATE TABLE t (n INT)", "CREATE TABLE"),
+    ("CREATE OR REPLACE TABLE grains AS SELECT 1 AS n", "CREATE TABLE"),
+    ("CREATE VIEW v AS SELECT * FROM grains", "CREATE VIEW"),
+    ("CREATE OR REPLACE VIEW current AS SELECT * FROM grains", "CREATE VIEW"),
+    ("CREATE OR REPLACE EXTERNAL TABLE grains STORED AS CSV LOCATION 'IN'", "EXTERNAL TABLE"),
+    ("CREATE SCHEMA s", "CREATE SCHEMA"),
+    ("CREATE DATABASE d", "CREATE DATABASE"),
+    ("INSERT INTO grains SELECT * FROM grains", "INSERT"),
+    ("EXPLAIN INSERT INTO grains SELECT * FROM grains", "INSERT"),
+    ("DELETE FROM grains", "DELETE"),
+    ("UPDATE grains SET type = 'x'", "UPDATE"),
+    ("SET datafusion.runtime.memory_limit = '100G'", "datafusion.runtime.memory_limit"),
+    ("SET datafusion.catalog.location = '/etc'", "datafusion.catalog.location"),
+    ("RESET datafusion.runtime.memory_limit", "datafusion.runtime.memory_limit"),
+    ("START TRANSACTION", "BEGIN"),
+];
+
+/// Statements that only read.
+const READING: [&str; 10] = [
+    "SELECT count(*) FROM grains",
+    "SHOW TABLES",
+    "DESCRIBE grains",
+    "EXPLAIN SELECT * FROM grains",
+    "EXPLAIN ANALYZE SELECT * FROM grains",
+    "SET datafusion.execution.batch_size = 1024",
+    "SHOW datafusion.execution.batch_size",
+    "PREPARE p(BIGINT) AS SELECT $1 + 1; EXECUTE p(1); DEALLOCATE p",
+    "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT * FROM r",
+    "VALUES (1), (2)",
+];
+
+#[test]
+fn files_are_touched_only_where_that_was_allowed() {
+    let place = Place::with_lake();
+    fs::write(place.at("in.csv"), "n\n1\n").unwrap();
+    let (out, input) = (place.at("out.csv"), place.at("in.csv"));
+    for statement in OF_FILES {
+        let statement =
+            statement.replace("OUT", out.to_str().unwrap()).replace("IN'", &format!("{}'", input.display()));
+        let (code, shown, err) = place.sql(&statement);
+        assert_eq!((code, shown.as_str()), (1, ""), "{statement}: {err}");
+        assert!(err.contains("--allow-files"), "{statement}: {err}");
+        assert!(!out.exists(), "{statement}");
+        let (code, _, err) = place.run(&["sql", "--allow-files", &statement]);
+        assert_eq!(code, 0, "{statement}: {err}");
+        if out.is_dir() {
+            fs::remove_dir_all(&out).unwrap()
+        } else {
+            let _ = fs::remove_file(&out);
+        }
+    }
+    let prepared = format!("PREPARE p AS COPY (SELECT 1 AS n) TO '{}' STORED AS CSV; EXECUTE p", out.display());
+    assert_eq!(place.sql(&prepared).0, 1);
+    assert!(!out.exists());
+    let both = format!("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{}'; SELECT n FROM t", input.display());
+    let (code, shown, err) = place.run(&["sql", "--allow-files", "--format", "csv", &both]);
+    assert_eq!((code, shown.as_str()), (0, "n\n1\n"), "{err}");
+    // Containers and transcripts are what the program is for.
+    let (code, shown, err) = place.sql("SELECT count(*) AS n FROM mg_file('in.frames')");
+    assert_eq!((code, shown.as_str()), (0, "n\n5\n"), "{err}");
+}
+
+#[test]
+fn nothing_is_changed_defined_or_dropped_and_the_message_says_why() {
+    let place = Place::with_lake();
+    for (statement, named) in REFUSED {
+        for more in [None, Some("--allow-files")] {
+            let script = format!("{statement}; SELECT 1");
+            let words: Vec<&str> = ["sql"].into_iter().chain(more).chain([script.as_str()]).collect();
+            let (code, out, err) = place.run(&words);
+            assert_eq!((code, out.as_str()), (1, ""), "{statement}: {err}");
+            assert!(
+                err.contains(named) && (err.contains("is refused") || err.contains("is fixed")),
+                "{statement}: {err}"
+            );
+        }
+    }
+}
+
+#[test]
+fn statements_that_only_read_are_run() {
+    let place = Place::with_lake();
+    for statement in READING {
+        let (code, _, err) = place.sql(statement);
+        assert_eq!(code, 0, "{statement}: {err}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_reads_a_lake_through_the_library_reaches_no_file() {
+    let mut place = TestLake::new().await;
+    let blob = grain(r#"{"type":"event","content":"word","created_at":1}"#).blob;
+    place.ingest(&[("in.frames", &frames(&[blob]))]).await;
+    let file = place.folder().join("out.csv");
+    let context = lake_context(&place.lake, &SqlOptions::default()).await.unwrap();
+    let copy = format!("COPY (SELECT 1 AS n) TO '{}' STORED AS CSV", file.display());
+    // Past the gate, there is no way to the file system.
+    let around = context.sql(&copy).await.unwrap().collect().await;
+    assert!(around.is_err() && !file.exists(), "{around:?}");
+    for query in [copy.as_str(), "SELECT * FROM mg_file('x.mg')", "SELECT * FROM transcript_file('x.jsonl')"] {
+        let statement = statements(query).unwrap().remove(0);
+        let error = execute(&context, statement).await.err().expect(query).to_string();
+        assert!(error.contains("file"), "{query}: {error}");
+    }
+    let bare = bare_context(&SqlOptions { files: FileAccess::ReadAndWrite, ..SqlOptions::default() }).unwrap();
+    bare.sql(&copy).await.unwrap().collect().await.unwrap();
+    assert!(file.exists());
+}
+
+#[test]
+fn a_place_without_a_lake_is_named_and_what_needs_none_runs() {
+    let place = Place::empty();
+    let blob = grain(r#"{"type":"event","content":"word","created_at":1}"#).blob;
+    fs::write(place.at("in.frames"), frames(&[blob])).unwrap();
+    for query in [
+        "SELECT * FROM grains",
+        "SELECT * FROM beliefs",
+        "SELECT * FROM usage",
+        "SELECT * FROM segments",
+        "DESCRIBE grains",
+        "SELECT * FROM search('word')",
+        "SELECT * FROM vector_search('word', 1)",
+        "SELECT * FROM history('00')",
+        "SELECT * FROM thread('s')",
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM audit)",
+    ] {
+        for (words, named) in
+            [(vec!["sql", query], "`lake`"), (vec!["--lake", "elsewhere", "sql", query], "`elsewhere`")]
+        {
+            let (code, out, err) = place.run(&words);
+            assert_eq!((code, out.as_str()), (1, ""), "{query}: {err}");
+            assert!(
+                err.contains("no lake at") && err.contains(named) && err.contains("gristmill ingest"),
+                "{query}: {err}"
+            );
+        }
+    }
+    for (query, answer) in [
+        ("SELECT 1 AS n", "n\n1\n"),
+        ("SELECT content FROM mg_file('in.frames')", "content\nword\n"),
+        ("WITH grains AS (SELECT 7 AS n) SELECT n FROM grains", "n\n7\n"),
+    ] {
+        let (code, out, err) = place.sql(query);
+        assert_eq!((code, out.as_str()), (0, answer), "{query}: {err}");
+    }
+    assert!(!place.at("lake").exists());
+}
+
+#[test]
+fn a_statement_that_fails_says_what_and_what_was_probably_meant() {
+    let place = Place::with_lake();
+    for (query, parts, absent) in [
+        ("SELEKT 1", vec!["can't be read", "SELEKT", "Line: 1, Column: 1"], "ParserError"),
+        ("SELECT 'a", vec!["can't be read", "Unterminated"], "TokenizerError"),
+        ("SELECT contnt FROM grains", vec!["no column `contnt`", "did you mean `content`"], "valence"),
+        ("SELECT g.contnt FROM grains g", vec!["no column `g.contnt`", "`content`"], "valence"),
+        ("SELECT xyzxyzxyz FROM grains", vec!["no column `xyzxyzxyz`", "DESCRIBE"], "valence"),
+        ("SELECT x FROM (SELECT 1 AS a, 2 AS b)", vec!["no column `x`", "a, b"], "Schema error"),
+        ("SELECT * FROM grainz", vec!["no table `grainz`", "`grains`", "SHOW TABLES"], "datafusion.public"),
+        ("SELECT * FROM belief", vec!["no table `belief`", "`beliefs`"], "datafusion.public"),
+        ("SELECT * FROM grains JOIN segmnts ON true", vec!["no table `segmnts`", "`segments`"], "datafusion.public"),
+    ] {
+        let (code, out, err) = place.sql(query);
+        assert_eq!((code, out.as_str()), (1, ""), "{query}");
+        assert!(parts.iter().all(|part| err.contains(part)) && !err.contains(absent), "{query}: {err}");
+        assert!(err.len() < 400, "{query}: {err}");
+    }
+}
+
+#[test]
+fn the_list_of_tables_is_sorted() {
+    let place = Place::with_lake();
+    let (_, out, _) = place.run(&["sql", "--format", "jsonl", "SHOW TABLES"]);
+    let names: Vec<String> = out
+        .lines()
+        .map(|line| {
+            let row: serde_json::Value = serde_json::from_str(line).unwrap();
+            format!("{} {}", row["table_schema"].as_str().unwrap(), row["table_name"].as_str().unwrap())
+        })
+        .collect();
+    assert!(names.len() > 20 && names.is_sorted(), "{names:?}");
+}
+
+#[test]
+fn functions_of_text_take_bytes_too() {
+    let place = Place::with_lake();
+    let query = "SELECT octet_length(blob) = blob_size AS a, length(blob) = blob_size AS b,
+                        encode(sha256(blob), 'hex') = content_address AS c,
+                        encode(digest(blob, 'sha256'), 'hex') = content_address AS d,
+                        length(md5(blob)) AS e, encode(substr(blob, 1, 2), 'hex') = substr(encode(blob, 'hex'), 1, 4) AS f,
+                        octet_length(substring(blob FROM 3)) = blob_size - 2 AS g, octet_length(substr(blob, 0, 3)) AS h,
+                        octet_length(substr(blob, 100000)) AS i, length(content) AS j, substr(content, 1, 4) AS k,
+                        octet_length('é') AS l, length('é') AS m, substring('abc' FROM 2 FOR 1) AS n, length(NULL) AS o
+                 FROM grains LIMIT 1";
+    let (code, out, err) = place.sql(query);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(out.lines().nth(1), Some("true,true,true,true,32,true,true,2,0,6,word,2,1,b,"), "{out}");
+}
+
+#[test]
+fn a_statement_that_needs_too_much_memory_says_how_to_give_it_more() {
+    let place = Place::with_lake();
+    let query = "SELECT array_agg(value) FROM generate_series(1, 2000000)";
+    let (code, _, err) = place.run(&["--memory", "1M", "sql", query]);
+    assert_eq!(code, 1);
+    assert!(err.contains("--memory") && err.lines().count() == 1, "{err}");
+}
+
+#[test]
+fn a_file_of_cal_has_several_statements_and_runs_none_if_one_cant_be_read() {
+    let place = Place::with_lake();
+    fs::write(
+        place.at("three.cal"),
+        "-- the first; with a semicolon in a comment\nRECALL events | COUNT;\nLET $a = RECALL events; ASSEMBLE c FROM a: $a FORMAT text;\n\
+         DEFINE TEMPLATE t ELEMENT { ; {{grain.content}} } ;\nASSEMBLE c FROM a: (RECALL events LIMIT 1) FORMAT TEMPLATE t",
+    )
+    .unwrap();
+    let (code, out, err) = place.run(&["cal", "--format", "jsonl", "--file", "three.cal"]);
+    assert_eq!(code, 0, "{err}");
+    let answers: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers.len(), 4, "{out}");
+    assert_eq!(answers[0]["value"], 5);
+    assert!(answers[3]["formatted_context"]["text"].as_str().unwrap().contains("; word"), "{}", answers[3]);
+    let trees = place.run(&["cal", "--format", "jsonl", "--parse", "--file", "three.cal"]).1;
+    assert_eq!(trees.lines().count(), 4, "{trees}");
+    for (text, told) in [
+        ("RECALL events; RECALL nothings;", "2 |"),
+        ("RECALL events RECALL events", "semicolon"),
+        ("RECALL events;\nRECALL events | LIMIT 0", "2 |"),
+    ] {
+        fs::write(place.at("wrong.cal"), text.replace("; RECALL", ";\nRECALL")).unwrap();
+        let (code, out, err) = place.run(&["cal", "--format", "table", "--file", "wrong.cal"]);
+        assert_eq!((code, out.as_str()), (1, ""), "{text}: {err}");
+        assert!(err.contains(told), "{text}: {err}");
+    }
+}
