@@ -288,9 +288,8 @@ impl Place {
     fn read(&mut self, run: Run, time: Timestamp, said: &mut Vec<Said>, faults: &mut Vec<LineFault>) {
         let Run { line, session, time: own, message, counted, failed } = run;
         let context = ReadContext {
-            time: own.unwrap_or(time),
-            first_seen: None,
             session: (!session.is_empty()).then_some(session.as_str()),
+            ..ReadContext::at(own.unwrap_or(time))
         };
         let adapter: &'static dyn Adapter = &anthropic::MESSAGES;
         let json = Json::Object(message);

@@ -4,8 +4,9 @@
 //! said there already. Older rollouts have the items themselves as lines. The events of an execution are items of their own kind,
 //! made into those of the dialect.
 
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::Json;
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
+use gristmill_schemas::message::token_counts::PromptCount;
 use gristmill_schemas::message::{MessageStatus, Role, Timestamp};
 
 use super::line::{FaultCode, Line, lines};
@@ -116,8 +117,7 @@ impl Session {
             let Some(first) = run.first() else { continue };
             let model = first.model.as_ref().or(self.model.as_ref());
             let failed = run.iter().any(|item| text(&item.json, "type").as_deref() == Some(FAILED));
-            let context =
-                ReadContext { time: first.time.unwrap_or(time), first_seen: None, session: self.id.as_deref() };
+            let context = ReadContext { session: self.id.as_deref(), ..ReadContext::at(first.time.unwrap_or(time)) };
             let body = object("input", run.iter().map(|item| item.json.reborrow()).collect::<Vec<_>>());
             let body = Json::Object(body);
             let Ok(read) = read_request(adapter, &body, &mut conversation, &context) else { continue };
@@ -203,11 +203,16 @@ fn executed(item: &Json) -> Vec<Json<'static>> {
             let command = object("command", item.get("command").cloned().unwrap_or_default().into_owned());
             let output = text(item, "aggregated_output").unwrap_or_default().into_owned();
             let code = item.get("exit_code").and_then(Json::as_i64).unwrap_or(0);
-            call(&id, "shell", command, (output, code != 0 || has_failed(item)))
+            call(&id, "shell", Json::Object(command).to_string(), (output, code != 0 || has_failed(item)))
         }
         "mcp_tool_call" => {
             let name = text(item, "tool").unwrap_or_default().into_owned();
-            let arguments = item.get("arguments").and_then(Json::as_object).cloned().unwrap_or_default();
+            let arguments = item.get("arguments").filter(|arguments| !arguments.is_null());
+            let arguments = match arguments {
+                Some(Json::String(text)) => text.clone().into_owned(),
+                Some(value) => value.to_string(),
+                None => "{}".to_owned(),
+            };
             let result = item.get("result").unwrap_or(&Json::Null);
             let error = present(item, "error");
             let texts = items(result, "content").iter().chain(error).filter_map(|part| {
@@ -215,7 +220,7 @@ fn executed(item: &Json) -> Vec<Json<'static>> {
                 said.or_else(|| part.as_str().map(Into::into))
             });
             let output = texts.collect::<Vec<_>>().join("\n");
-            call(&id, &name, arguments.into_owned(), (output, error.is_some() || has_failed(item)))
+            call(&id, &name, arguments, (output, error.is_some() || has_failed(item)))
         }
         _ => vec![item.clone().into_owned()],
     }
@@ -226,11 +231,11 @@ fn has_failed(item: &Json) -> bool {
 }
 
 /// A call and what it brought, which says whether it failed.
-fn call(id: &str, name: &str, arguments: Object<'static>, (output, failed): (String, bool)) -> Vec<Json<'static>> {
+fn call(id: &str, name: &str, arguments: String, (output, failed): (String, bool)) -> Vec<Json<'static>> {
     let mut call = object("type", "function_call");
     call.insert("call_id", id.to_owned());
     call.insert("name", name.to_owned());
-    call.insert("arguments", Json::Object(arguments).to_string());
+    call.insert("arguments", arguments);
     let mut result = object("type", "function_call_output");
     result.insert("call_id", id.to_owned());
     result.insert("output", output);
@@ -241,13 +246,9 @@ fn call(id: &str, name: &str, arguments: Object<'static>, (output, failed): (Str
 }
 
 fn token_usage(json: &Json) -> TokenUsage {
-    let cached = count(json, "cached_input_tokens");
-    TokenUsage {
-        input_tokens: count(json, "input_tokens").saturating_sub(cached),
-        output_tokens: count(json, "output_tokens"),
-        cached_input_tokens: cached,
-        cache_creation_input_tokens: 0,
-    }
+    let [prompt, cached, output, total] =
+        ["input_tokens", "cached_input_tokens", "output_tokens", "total_tokens"].map(|key| count(json, key));
+    PromptCount { prompt, cached, written: 0, output, total }.usage()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use super::told::{Made, Told, told, told_for_grains};
 use super::traffic::{Node, Reading, reading};
 use crate::wire::adapter::Adapter;
 use crate::wire::error::{read_error, write_error};
-use crate::wire::exchange::{Exchange, ResponseBody};
+use crate::wire::exchange::{Exchange, OTHER_TEXT, ResponseBody};
 use crate::wire::read::{Conversation, ReadContext};
 use crate::wire::transfer::{Body, read_request, read_response, write_request, write_response};
 use crate::wire::write::{Drop, WriteOptions};
@@ -375,7 +375,14 @@ fn session_exchange(session: &str, mut said: Vec<Said>, target: Option<&'static 
     let provider = said.iter().rev().find_map(|said| said.message.metadata.provider.as_deref().map(str::to_owned));
     let of_provider =
         || crate::wire::dialect::adapters().find(|adapter| Some(adapter.provider()) == provider.as_deref());
-    let Some(adapter) = target.or_else(of_provider) else {
+    // A provider without an adapter of its own is written for in the dialect in which it was read.
+    let of_dialect = || {
+        let raw = said.iter().rev().find_map(|said| said.message.metadata.provider_raw.as_ref())?;
+        raw.keys().find_map(crate::wire::dialect::by_key)
+    };
+    let known = target.or_else(of_provider);
+    let maker = provider.as_deref().filter(|_| known.is_none()).map(str::to_owned);
+    let Some(adapter) = known.or_else(of_dialect) else {
         let line = said.first().map_or(0, |said| said.line.number);
         let reason = "no provider is known to write it for; name one with --provider".to_owned();
         return (output.tell)(Notice::Opaque { line, label: session.to_owned(), reason });
@@ -403,6 +410,9 @@ fn session_exchange(session: &str, mut said: Vec<Said>, target: Option<&'static 
         response.as_ref().map(|response| write_response(adapter, response, &mut ids, WriteOptions::default()));
     output.dropped(response.as_ref().map_or(&[][..], |response| &response.drops));
     let mut line = exchange_head(adapter, recorded_at.map(|time| time.to_string()), None);
+    if let Some(maker) = maker {
+        line.insert("provider", maker);
+    }
     line.insert("session_id", session);
     line.insert("request", written.json);
     line.insert("response", response.map_or(Json::Null, |response| response.json));
@@ -435,7 +445,7 @@ fn rewrite(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<'_>) {
         };
         match reading(&exchange) {
             Reading::Known(adapter) => {
-                let (rewritten, drops) = rewritten(adapter, conversion, &exchange);
+                let (rewritten, drops) = rewritten(adapter, conversion, &exchange, &json);
                 output.dropped(&drops);
                 output.line(&rewritten);
             }
@@ -448,13 +458,22 @@ fn rewrite(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<'_>) {
     }
 }
 
-fn rewritten(adapter: &'static dyn Adapter, conversion: Conversion<'_>, exchange: &Exchange) -> (String, Vec<Drop>) {
+fn rewritten(
+    adapter: &'static dyn Adapter,
+    conversion: Conversion<'_>,
+    exchange: &Exchange,
+    json: &Json,
+) -> (String, Vec<Drop>) {
     let target = conversion.target.unwrap_or(adapter);
     let mut conversation = Conversation::new("");
     let context = ReadContext::at(exchange.time(None, conversion.options.fallback));
     let recorded_at = exchange.recorded_at.map(|time| time.to_string());
     let mut line = exchange_head(target, recorded_at, exchange.status);
     line.insert("id", exchange.id.to_string());
+    if exchange.has_other_text {
+        let other = OTHER_TEXT.iter().filter_map(|key| Some((*key, json.get(key)?.clone().into_owned())));
+        other.for_each(|(key, text)| _ = line.insert(key, text));
+    }
     let mut drops = Vec::new();
     let mut keep = |line: &mut Object<'static>, key: &'static str, body: Option<Body<'_>>| {
         if let Some(body) = body {

@@ -123,7 +123,7 @@ impl Scan<'_> {
         };
         let (digest, at) = (digest(self.bytes, line), Spot { file: self.file, line: line.number });
         let goes_on = exchange.request.is_some_and(|request| adapter.goes_on_from(request).is_some());
-        if let Some(ahead) = ahead.filter(|_| !goes_on) {
+        if let Some(ahead) = ahead.filter(|_| !goes_on && !exchange.has_other_text) {
             return self.guess((adapter, &exchange, &json), (line, digest, at), ahead);
         }
         let context = ReadContext::at(Timestamp::from_micros(0));
@@ -161,7 +161,7 @@ impl Scan<'_> {
             let so_far = SoFar { here: &self.tree, there: &there, time, digest, at };
             let first_seen = |position: &Position| Some(so_far.first_seen(position));
             let counts = |position: &Position, sight| so_far.counts(position, sight);
-            let context = ReadContext { time, first_seen: Some(&first_seen), session };
+            let context = ReadContext { first_seen: Some(&first_seen), session, ..ReadContext::at(time) };
             let conversation = Conversation::new(&conversation_name(json));
             visit(adapter, exchange, conversation, &context, &counts, &mut |node, conversation| {
                 let counts = counts(&node.position, node.sight);

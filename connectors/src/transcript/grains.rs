@@ -48,6 +48,8 @@ pub struct GrainCounts {
     pub orphan_results: u64,
     /// Parts of messages that are of no known kind, and messages of no known role: all are kept as they are.
     pub unknown_parts: u64,
+    /// Calls whose arguments are not a JSON object; the arguments are kept as they are.
+    pub raw_arguments: u64,
     /// Exchanges that no adapter reads, kept whole.
     pub opaque_exchanges: u64,
     /// Grains that are no part of a message.
@@ -65,6 +67,7 @@ impl GrainCounts {
         self.messages += other.messages;
         self.orphan_results += other.orphan_results;
         self.unknown_parts += other.unknown_parts;
+        self.raw_arguments += other.raw_arguments;
         self.opaque_exchanges += other.opaque_exchanges;
         self.other_grains += other.other_grains;
     }
@@ -264,6 +267,7 @@ impl Linker {
                     self.counts.messages += 1;
                     self.counts.orphan_results += grains.orphans as u64;
                     self.counts.unknown_parts += grains.unknown as u64;
+                    self.counts.raw_arguments += grains.raw_arguments as u64;
                     tell(GrainOutput::Grain(&line, grains.event));
                     grains.parts.into_iter().for_each(|part| tell(GrainOutput::Grain(&line, part)));
                 }
@@ -373,7 +377,7 @@ mod tests {
         let went_on = line(6, &[question, call, result].join(","), &answered("in the end"));
         let (told, expected, _) = grains(&[asked_first.clone(), called.clone(), went_on.clone()], 1);
         let sessions: BTreeSet<_> = told.iter().map(|grain| grain.get("session_id").map(Json::to_string)).collect();
-        assert_eq!((told.len(), sessions.len()), (7, 1), "{told:?}");
+        assert_eq!((told.len(), sessions.len()), (8, 1), "{told:?}");
         let (_, late, _) = grains(&[called, went_on, asked_first], 1);
         assert_eq!(late.into_iter().collect::<BTreeSet<_>>(), expected.into_iter().collect());
     }

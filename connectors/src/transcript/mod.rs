@@ -35,6 +35,8 @@
 //! What doesn't live here: what providers' fields mean ([`crate::wire`]), and what a grain is (the schemas).
 
 pub(crate) mod carried;
+#[cfg(test)]
+mod cases;
 pub mod check;
 pub mod claude_code;
 pub mod codex;

@@ -10,7 +10,7 @@ use gristmill_schemas::message::ids::Position;
 
 use super::first_pass::{Portion, first_pass};
 use super::line::{FaultCode, Line, LineFault, lines};
-use super::traffic::{Node, Reading, reading, scan, visit};
+use super::traffic::{Node, Reading, UNREADABLE_BODY, reading, scan, visit};
 use super::tree::{Spot, Tree};
 use crate::threads;
 use crate::wire::adapter::Adapter;
@@ -298,7 +298,16 @@ fn found<'b, T>(
     };
     let time = exchange.time(None, reader.options.fallback);
     match reading(&exchange) {
-        Reading::Known(adapter) => Found::Made(reader.messages(adapter, &exchange, &json, (line, time), make)),
+        Reading::Known(adapter) => {
+            let mut made = reader.messages(adapter, &exchange, &json, (line, time), make);
+            if exchange.has_other_text {
+                // The other body is read; this one is kept beside it.
+                let text = exchange.other_text(&json);
+                let opaque = Opaque::of(&exchange, &text, UNREADABLE_BODY, reader.options.fallback);
+                made.push(make.make(Subject::Opaque(opaque)));
+            }
+            Found::Made(made)
+        }
         Reading::Opaque(reason) => {
             let opaque = Opaque::of(&exchange, &json, reason, reader.options.fallback);
             Found::Made(vec![make.make(Subject::Opaque(opaque))])
@@ -318,7 +327,7 @@ impl Reader<'_> {
     ) -> Vec<T> {
         let first_seen = |position: &Position| self.tree.first_seen(position);
         let session = json.get("session_id").and_then(Json::as_str);
-        let context = ReadContext { time, first_seen: Some(&first_seen), session };
+        let context = ReadContext { first_seen: Some(&first_seen), session, ..ReadContext::at(time) };
         let name = conversation_name(json);
         let mut conversation = Conversation::new(&name);
         catch_up(*self, adapter, exchange, (&mut conversation, &name), &context);

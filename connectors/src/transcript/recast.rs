@@ -9,7 +9,10 @@ use super::kind::{TranscriptKind, whole};
 use super::line::{FaultCode, LINE_LIMIT_BYTES, LineFault, lines};
 use crate::wire::bare::bare_body;
 use crate::wire::dialect;
+use crate::wire::exchange::GUESSED;
+use crate::wire::framing::aws;
 use crate::wire::members::{object, text};
+use crate::wire::provider::{path_of, place_of_url};
 
 /// Exchange lines; line `n` is entry `n` of the file.
 #[derive(Debug, Default)]
@@ -124,6 +127,7 @@ fn body(json: &Json) -> Option<Object<'static>> {
     let (provider, endpoint) = adapter.key().split_once('/').unwrap_or((adapter.key(), ""));
     let mut exchange = Object::new();
     name(&mut exchange, provider, endpoint);
+    exchange.insert(GUESSED, true);
     exchange.insert(half.member(), json.clone().into_owned());
     Some(exchange)
 }
@@ -191,27 +195,87 @@ impl Http<'_> {
             let (key, value) = request.value("request", "request_text");
             exchange.insert(key, value);
         }
-        match self.response {
-            Some(Text::Base64(encoded)) if self.content_type.contains("eventstream") => {
-                exchange.insert("framing", "aws-eventstream");
+        match (self.response, Framing::named(&self.content_type)) {
+            (Some(Text::Base64(encoded)), framing) if framing == Some(Framing::Aws) || is_aws_stream(&encoded) => {
+                exchange.insert("framing", Framing::Aws.name());
                 exchange.insert("response_b64", encoded.into_owned());
             }
-            Some(Text::Plain(text)) if self.content_type.contains("event-stream") => {
-                exchange.insert("framing", "sse");
-                exchange.insert("response_sse", text.into_owned());
+            (Some(Text::Plain(text)), framing) => {
+                // Recorders leave headers out, so that the body has to say what it is.
+                let named = framing.filter(|framing| *framing != Framing::Aws);
+                match named.or_else(|| Framing::of_body(&text)) {
+                    Some(framing) => {
+                        exchange.insert("framing", framing.name());
+                        exchange.insert("response_sse", text.into_owned());
+                    }
+                    None => {
+                        let (key, value) = Text::Plain(text).value("response", "response_text");
+                        exchange.insert(key, value);
+                    }
+                }
             }
-            Some(Text::Plain(text)) if self.content_type.contains("ndjson") => {
-                exchange.insert("framing", "ndjson");
-                exchange.insert("response_sse", text.into_owned());
-            }
-            Some(response) => {
+            (Some(response), _) => {
                 let (key, value) = response.value("response", "response_text");
                 exchange.insert(key, value);
             }
-            None => {}
+            (None, _) => {}
         }
         exchange
     }
+}
+
+/// How a body holds the events of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    Sse,
+    Ndjson,
+    Aws,
+}
+
+/// Names of the fields of server-sent events.
+const SSE_FIELDS: [&str; 4] = ["data", "event", "id", "retry"];
+/// Lines of a body that are looked at to tell its framing.
+const FRAMING_LINES: usize = 8;
+
+impl Framing {
+    fn name(self) -> &'static str {
+        match self {
+            Framing::Sse => "sse",
+            Framing::Ndjson => "ndjson",
+            Framing::Aws => "aws-eventstream",
+        }
+    }
+
+    /// The framing that a content type names.
+    fn named(content_type: &str) -> Option<Framing> {
+        let content_type = content_type.to_ascii_lowercase();
+        let names = [("eventstream", Framing::Aws), ("event-stream", Framing::Sse), ("ndjson", Framing::Ndjson)];
+        names.into_iter().find(|(name, _)| content_type.contains(name)).map(|(_, framing)| framing)
+    }
+
+    /// The framing that a body shows: fields of events with some data among them, or an object a line with at least two lines.
+    fn of_body(text: &str) -> Option<Framing> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).take(FRAMING_LINES).peekable();
+        if lines.peek()?.starts_with('{') {
+            let objects = lines.take_while(|line| matches!(Json::parse(line.as_bytes()), Ok(Json::Object(_))));
+            return (objects.count() > 1).then_some(Framing::Ndjson);
+        }
+        let field = |line: &str| line.split_once(':').map(|(name, _)| name.to_owned());
+        let fields: Vec<_> = lines.map(field).collect();
+        // Comments have an empty name.
+        let is_field =
+            |name: &Option<String>| name.as_deref().is_some_and(|name| name.is_empty() || SSE_FIELDS.contains(&name));
+        let has_data = fields.iter().flatten().any(|name| name == "data");
+        (has_data && fields.first().is_some_and(is_field)).then_some(Framing::Sse)
+    }
+}
+
+/// True if base64 holds frames of an AWS event stream, whose first bytes have a checksum.
+fn is_aws_stream(encoded: &str) -> bool {
+    use base64::Engine as _;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
+    !aws::frames(&bytes).0.frames.is_empty()
 }
 
 impl Text<'_> {
@@ -232,8 +296,7 @@ fn har_entry(entry: &Json) -> Option<Object<'static>> {
     let (request, response) = (entry.get("request")?, entry.get("response")?);
     let content = response.get("content").unwrap_or(&Json::Null);
     let text = |json: &'_ Json, key: &str| json.get(key).and_then(Json::as_str).map(str::to_owned);
-    let encoded = text(content, "encoding").as_deref() == Some("base64");
-    let body = content.get("text").and_then(Json::as_str);
+    let encoding = text(content, "encoding");
     let http = Http {
         url: request.get("url").and_then(Json::as_str)?,
         status: response.get("status").map(|status| status.clone().into_owned()),
@@ -244,21 +307,58 @@ fn har_entry(entry: &Json) -> Option<Object<'static>> {
             .get("postData")
             .and_then(|data| data.get("text")?.as_str())
             .map(|text| Text::Plain(text.into())),
-        response: body.map(|text| if encoded { decoded(text) } else { Text::Plain(text.into()) }),
+        response: content.get("text").and_then(|body| har_body(body, encoding.as_deref())),
     };
     Some(http.exchange())
+}
+
+/// The body of a HAR entry: text, base64, or the pieces in which a recorder got it, each in base64, as a list or as the JSON of one.
+fn har_body<'h>(body: &'h Json<'h>, encoding: Option<&str>) -> Option<Text<'h>> {
+    let is_base64 = encoding == Some("base64");
+    let text = match body {
+        Json::String(text) => text,
+        list => return joined_pieces(list).map(decoded_bytes),
+    };
+    let listed = || Json::parse(text.as_bytes()).ok().filter(|_| text.starts_with('['));
+    // Without its encoding named, a list is pieces only if they come to something packed: it may be an answer in JSON.
+    let pieces = listed().and_then(|list| joined_pieces(&list));
+    let pieces = pieces.filter(|bytes| is_base64 || bytes.starts_with(&GZIP_MAGIC));
+    Some(match pieces {
+        Some(bytes) => decoded_bytes(bytes),
+        None if is_base64 => decoded(text),
+        None => Text::Plain(Cow::Borrowed(text)),
+    })
+}
+
+/// The bytes of a list of pieces in base64; `None` if it is none.
+fn joined_pieces(list: &Json) -> Option<Vec<u8>> {
+    use base64::Engine as _;
+    let pieces = list.as_array().filter(|pieces| !pieces.is_empty())?;
+    let mut bytes = Vec::new();
+    for piece in pieces {
+        let piece = piece.as_str()?.trim();
+        bytes.extend(base64::engine::general_purpose::STANDARD.decode(piece).ok()?);
+    }
+    Some(bytes)
 }
 
 /// Base64 that is text is text, if need be after it is unpacked.
 fn decoded(encoded: &str) -> Text<'_> {
     use base64::Engine as _;
     let base64 = &base64::engine::general_purpose::STANDARD;
-    let Ok(bytes) = base64.decode(encoded) else { return Text::Base64(encoded.into()) };
-    let unpacked = unpacked(&bytes);
-    let repacked = unpacked.as_ref().map(|bytes| base64.encode(bytes));
-    match String::from_utf8(unpacked.unwrap_or(bytes)) {
+    match base64.decode(encoded) {
+        Ok(bytes) => decoded_bytes(bytes),
+        Err(_) => Text::Base64(encoded.into()),
+    }
+}
+
+/// Bytes that are text are text, if need be after they are unpacked; others stay base64.
+fn decoded_bytes(bytes: Vec<u8>) -> Text<'static> {
+    use base64::Engine as _;
+    let bytes = unpacked(&bytes).unwrap_or(bytes);
+    match String::from_utf8(bytes) {
         Ok(text) => Text::Plain(text.into()),
-        Err(_) => Text::Base64(repacked.map_or(encoded.into(), Cow::Owned)),
+        Err(error) => Text::Base64(base64::engine::general_purpose::STANDARD.encode(error.as_bytes()).into()),
     }
 }
 
@@ -348,8 +448,10 @@ fn interaction(json: &Json) -> Option<Object<'static>> {
 }
 
 fn message_body<'h>(message: &'h Json<'h>) -> Option<Text<'h>> {
-    if let Some(parsed) = message.get("parsed_body") {
-        return Some(Text::Json(parsed));
+    match message.get("parsed_body") {
+        Some(Json::String(text)) => return Some(Text::Plain(Cow::Borrowed(text))),
+        Some(parsed) => return Some(Text::Json(parsed)),
+        None => {}
     }
     let body = message.get("body")?;
     let inside = || ["string", "content"].iter().find_map(|key| text_or_bytes(body.get(key)?));
@@ -371,91 +473,6 @@ fn header<'h>(message: &'h Json<'h>, wanted: &str) -> Option<&'h str> {
         headers => headers.as_object()?.iter().find(|(key, _)| key.eq_ignore_ascii_case(wanted))?.1,
     };
     value.as_array().and_then(<[Json]>::first).unwrap_or(value).as_str()
-}
-
-fn path_of(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest.find('/').map_or("", |at| &rest[at..]));
-    rest.split(['?', '#']).next().unwrap_or_default()
-}
-
-/// Hosts and whose they are.
-const HOSTS: [(&str, &str); 35] = [
-    ("api.anthropic.com", "anthropic"),
-    ("openai.azure.com", "azure"),
-    ("services.ai.azure.com", "azure"),
-    ("cognitiveservices.azure.com", "azure"),
-    ("api.openai.com", "openai"),
-    ("openrouter.ai", "openrouter"),
-    ("generativelanguage.googleapis.com", "gemini"),
-    ("aiplatform.googleapis.com", "vertex"),
-    ("bedrock-runtime.", "bedrock"),
-    ("bedrock-mantle.", "bedrock"),
-    ("api.mistral.ai", "mistral"),
-    ("api.groq.com", "groq"),
-    ("api.deepseek.com", "deepseek"),
-    ("api.x.ai", "xai"),
-    ("api.together", "together"),
-    ("api.fireworks.ai", "fireworks"),
-    ("api.cerebras.ai", "cerebras"),
-    ("api.perplexity.ai", "perplexity"),
-    ("integrate.api.nvidia.com", "nvidia"),
-    ("api.moonshot", "moonshot"),
-    ("dashscope", "alibaba"),
-    ("api.z.ai", "zai"),
-    ("api.cohere", "cohere"),
-    ("router.huggingface.co", "huggingface"),
-    ("models.github.ai", "github"),
-    ("models.inference.ai.azure.com", "github"),
-    ("ai-gateway.vercel.sh", "vercel-gateway"),
-    ("api.writer.com", "writer"),
-    ("api.sambanova.ai", "sambanova"),
-    ("api.siliconflow", "siliconflow"),
-    ("snowflakecomputing.com", "snowflake"),
-    ("api.avian.io", "avian"),
-    ("crusoecloud.com", "crusoe"),
-    (":11434", "ollama"),
-    (":1234", "lm-studio"),
-];
-
-/// Ends of paths and the endpoints that they are.
-const PATHS: [(&str, &str); 11] = [
-    ("/chat/completions", "chat"),
-    ("/responses", "responses"),
-    ("/v1/messages", "messages"),
-    (":generateContent", "generatecontent"),
-    (":streamGenerateContent", "generatecontent"),
-    (":rawPredict", "rawpredict"),
-    (":streamRawPredict", "rawpredict"),
-    ("/converse", "converse"),
-    ("/converse-stream", "converse"),
-    ("/invoke", "invoke"),
-    ("/invoke-with-response-stream", "invoke"),
-];
-
-/// Provider and endpoint by address; `base` is the host of addresses that have none.
-fn place_of_url(base: &str, url: &str) -> (String, String) {
-    let host = match url.split_once("://") {
-        Some((_, rest)) => rest.split('/').next().unwrap_or_default(),
-        None => base,
-    };
-    let path = path_of(url);
-    // A port is the end of a host, or another port.
-    let is_host = |known: &str| if known.starts_with(':') { host.ends_with(known) } else { host.contains(known) };
-    let provider = HOSTS.iter().find(|(known, _)| is_host(known)).map(|(_, provider)| *provider);
-    let endpoint = PATHS.iter().find(|(end, _)| path.ends_with(end)).map(|(_, endpoint)| *endpoint);
-    let endpoint = match (provider, endpoint) {
-        (Some("ollama"), Some("chat")) => "openai-chat",
-        (Some("ollama"), None) if path.ends_with("/api/chat") => "chat",
-        (_, Some(endpoint)) => endpoint,
-        (_, None) => path.trim_start_matches('/'),
-    };
-    let provider = match (provider, endpoint) {
-        (Some(provider), _) => provider,
-        (None, "chat" | "responses") => "unknown-compat",
-        (None, "messages") => "anthropic",
-        (None, _) => host,
-    };
-    (provider.to_owned(), endpoint.to_owned())
 }
 
 #[cfg(test)]
@@ -510,27 +527,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_host_tells_whose_it_is() {
-        for (url, expected) in [
-            ("https://router.huggingface.co/v1/chat/completions", ("huggingface", "chat")),
-            ("https://models.github.ai/inference/chat/completions", ("github", "chat")),
-            ("https://ai-gateway.vercel.sh/v1/chat/completions", ("vercel-gateway", "chat")),
-            ("https://x.cognitiveservices.azure.com/openai/deployments/g/chat/completions?a=1", ("azure", "chat")),
-            ("https://api.siliconflow.cn/v1/chat/completions", ("siliconflow", "chat")),
-            ("http://localhost:1234/v1/chat/completions", ("lm-studio", "chat")),
-            ("http://localhost:12345/v1/chat/completions", ("unknown-compat", "chat")),
-            ("http://localhost:11434/v1/chat/completions", ("ollama", "openai-chat")),
-            ("https://api.openai.com/v1/embeddings", ("openai", "v1/embeddings")),
-        ] {
-            let (provider, endpoint) = place_of_url("", url);
-            assert_eq!((provider.as_str(), endpoint.as_str()), expected, "{url}");
-        }
-        let adapters: Vec<&str> = dialect::adapters().map(|adapter| adapter.provider()).collect();
-        let strangers: Vec<_> = HOSTS.iter().filter(|(_, provider)| !adapters.contains(provider)).collect();
-        assert_eq!(strangers, [&("api.cohere", "cohere")], "every other provider is spelled as its adapter has it");
-    }
-
     /// `{"a":1}`, packed.
     const PACKED: &str = "H4sIAAAAAAACA6tWSlSyMqwFAK+sG1YHAAAA";
 
@@ -552,6 +548,73 @@ mod tests {
     fn bytes_that_are_no_text_stay_bytes_and_a_broken_stream_is_no_panic() {
         for (encoded, expected) in [("H4sIAAAA", "H4sIAAAA"), ("/w==", "/w=="), ("%", "%")] {
             assert!(matches!(decoded(encoded), Text::Base64(kept) if kept == expected), "{encoded}");
+        }
+    }
+
+    /// One interaction with `body` as its response, without any header.
+    fn without_headers(body: &str) -> String {
+        let mut string = String::new();
+        Json::from(body).write(&mut string);
+        format!(
+            r#"{{"interactions":[{{"request":{{"uri":"https://x.example/v1/chat/completions","body":""}},"response":{{"status":{{"code":200}},"body":{{"string":{string}}}}}}}]}}"#
+        )
+    }
+
+    #[test]
+    fn a_stream_is_recognised_by_its_body_where_headers_were_left_out() {
+        for (body, expected) in [
+            ("data: {\"choices\":[]}\n\ndata: [DONE]\n\n", "response_sse"),
+            (": keep-alive\r\n\r\nevent: a\r\ndata: {}\r\n\r\n", "response_sse"),
+            ("id: 1\nevent: ping\ndata:{}\n", "response_sse"),
+            ("{\"message\":{},\"done\":false}\n{\"message\":{},\"done\":true}\n", "response_sse"),
+            ("{\n  \"choices\": []\n}", "response"),
+            ("{\"choices\":[]}", "response"),
+            ("{\"choices\":[]}\n", "response"),
+            ("Note: data: isn't here", "response_text"),
+            ("data without a colon", "response_text"),
+            ("upstream: down", "response_text"),
+        ] {
+            let told = told(&without_headers(body), TranscriptKind::Cassette);
+            assert_eq!(told, [format!("unknown-compat/chat {expected}")], "{body}");
+        }
+    }
+
+    #[test]
+    fn frames_of_aws_are_recognised_by_their_checksum() {
+        // A frame without headers whose payload is `{}`.
+        let mut frame = vec![0, 0, 0, 18, 0, 0, 0, 0];
+        frame.extend(crc32fast::hash(&frame).to_be_bytes());
+        frame.extend(*b"{}");
+        frame.extend(crc32fast::hash(&frame).to_be_bytes());
+        // No text: 0xff never stands in UTF-8.
+        let encode = |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+        assert!(is_aws_stream(&encode(&frame)));
+        frame[8] ^= 1;
+        assert!(!is_aws_stream(&encode(&frame)) && !is_aws_stream("%") && !is_aws_stream(""));
+    }
+
+    #[test]
+    fn bodies_of_archives_may_be_lists_of_pieces() {
+        let encode = |bytes: &[u8]| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+        let packed = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, PACKED).unwrap();
+        let (one, two) = packed.split_at(9);
+        let pieces = format!(r#"["{}","{}"]"#, encode(one), encode(two));
+        let plain = format!(r#"["{}","{}"]"#, encode(br#"{"a""#), encode(b":1}"));
+        let quoted = |list: &str| Json::from(list).to_string();
+        for (text, encoding, expected) in [
+            (quoted(&pieces), r#","encoding":"base64""#, r#"{"a":1}"#),
+            (quoted(&pieces), "", r#"{"a":1}"#),
+            (pieces.clone(), "", r#"{"a":1}"#),
+            (quoted(&plain), r#","encoding":"base64""#, r#"{"a":1}"#),
+            // A list of texts that isn't said to be encoded is what it is.
+            (quoted(r#"["abcd"]"#), "", r#"["abcd"]"#),
+        ] {
+            let har = format!(
+                r#"{{"log":{{"entries":[{{"request":{{"url":"https://x.example/v1/messages"}},"response":{{"content":{{"mimeType":"application/json","text":{text}{encoding}}}}}}}]}}}}"#
+            );
+            let recast = recast(har.as_bytes(), TranscriptKind::Har).unwrap();
+            let json = Json::parse(recast.lines.as_bytes()).unwrap();
+            assert_eq!(json.get("response").map(Json::to_string).as_deref(), Some(expected), "{text} {encoding}");
         }
     }
 

@@ -12,9 +12,10 @@ use gristmill_schemas::cmf::canonical::{Identity, to_canonical};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, GrainType, Mode as GrainMode, Payload};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::decode::{Mode, decode_message};
-use gristmill_schemas::message::grains::{message_of_event, token_usage_of};
+use gristmill_schemas::message::grains::message_of_event;
 use gristmill_schemas::message::ids::{Position, Thread, session_id};
 use gristmill_schemas::message::request::{StopReason, TokenUsage};
+use gristmill_schemas::message::token_counts::token_usage_of;
 use gristmill_schemas::message::{ContentBlock, Message, Timestamp};
 use gristmill_schemas::sign::Delivery;
 

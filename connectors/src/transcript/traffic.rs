@@ -60,14 +60,17 @@ pub enum Reading<'e> {
     Opaque(&'e str),
 }
 
+/// Why a body is kept whole that is text of no known form.
+pub(super) const UNREADABLE_BODY: &str = "a body that is neither JSON nor events";
+
 /// The adapter for `exchange`, unless a request or a response of its isn't what the adapter reads.
 pub fn reading<'e>(exchange: &Exchange<'e>) -> Reading<'e> {
     let Some(adapter) = dialect::for_exchange(exchange) else { return Reading::Opaque("no adapter for this endpoint") };
     if exchange.request.is_some_and(|body| !adapter.is_request(body)) {
         return Reading::Opaque("not a request of this dialect");
     }
-    if exchange.has_other_text {
-        return Reading::Opaque("a body that is neither JSON nor events");
+    if exchange.has_other_text && exchange.request.is_none() && matches!(exchange.response, ResponseBody::None) {
+        return Reading::Opaque(UNREADABLE_BODY);
     }
     let is_empty = || exchange.folded(adapter).is_some_and(|fold| fold.is_empty);
     match &exchange.response {
@@ -193,6 +196,8 @@ pub fn visit(
     tell: &mut dyn FnMut(Node<'_>, &Conversation),
 ) -> Visited {
     let mut visited = Visited::default();
+    let maker = exchange.maker(adapter);
+    let context = &ReadContext { maker: maker.as_deref(), ..*context };
     let mut parent = (!conversation.is_empty()).then(|| conversation.position());
     let mut asked = None;
     let resent = |position: &Position| counts(position, Sight::Resent);
@@ -218,7 +223,8 @@ pub fn visit(
     let answered = |position: &Position| counts(position, Sight::Answer);
     let Ok(mut read) = read_answers(adapter, json, &mut conversation, context, &answered) else { return visited };
     visited.answer = read.response.id.as_deref().filter(|_| adapter.keeps_answers()).map(str::to_owned);
-    let model = asked_model(adapter, exchange, read.response.model.as_deref(), asked.as_deref());
+    let maker = maker.as_deref().unwrap_or(adapter.provider());
+    let model = asked_model(maker, exchange, read.response.model.as_deref(), asked.as_deref());
     let (usage, envelope) = (read.response.usage, envelope(&mut read.response));
     if read.response.choices.is_empty() {
         // A prompt that was blocked: there is no answer, but a reason and a price.
@@ -241,9 +247,9 @@ pub fn visit(
 }
 
 /// The canonical id of the model that answered: as the response says, else the one that was asked, in the body or in the address.
-fn asked_model(adapter: &dyn Adapter, exchange: &Exchange, told: Option<&str>, asked: Option<&str>) -> Option<String> {
+fn asked_model(maker: &str, exchange: &Exchange, told: Option<&str>, asked: Option<&str>) -> Option<String> {
     let name = told.or(asked).map(Cow::Borrowed).or_else(|| exchange.model_of_path());
-    name.map(|name| model_id::canonical(adapter.provider(), &name))
+    name.map(|name| model_id::canonical(maker, &name))
 }
 
 /// What a response says beside its answers.
@@ -277,7 +283,7 @@ fn failure<'j>(
     let session = conversation.session(&position, time, context);
     let mut message = Message::new(position.ulid(time).to_string(), session, Role::Assistant, content, time);
     message.metadata.status = MessageStatus::Error;
-    message.metadata.provider = Some(adapter.provider().into());
+    message.metadata.provider = Some(context.maker.unwrap_or(adapter.provider()).to_owned().into());
     let stop_reason = Some(StopReason::Error);
     Node { position, parent, sight: Sight::Answer, message, stop_reason, usage: None, response: None }
 }

@@ -8,6 +8,7 @@ use super::adapter::Adapter;
 use super::exchange::{Exchange, ResponseBody};
 use super::openai_chat::{Dialect, OpenAiChat, Reasoning};
 use super::openai_responses::OpenAiResponses;
+use super::provider::canonical;
 use super::usual::Usual;
 use super::{anthropic, bedrock_converse, gemini, ollama, openrouter};
 
@@ -26,7 +27,7 @@ static OWN: [&dyn Adapter; 8] = [
 /// OpenAI's chat endpoint.
 pub static OPENAI_CHAT: OpenAiChat = OpenAiChat::new(Dialect {
     key: "openai/chat",
-    reasoning: Reasoning::None,
+    reasoning: Reasoning::Foreign,
     max_tokens: "max_completion_tokens",
     numbered_calls: false,
     short_call_ids: false,
@@ -176,12 +177,13 @@ const NO_CONVERSATIONS: [&str; 4] = ["embeddings", "embed", "speech", "moderatio
 /// The adapter that reads this exchange: its endpoint's own, if the bodies fit it; else the first that they fit, of the same
 /// provider, of an endpoint of the same name, or of any. `None` if no adapter reads it: then it is kept whole.
 pub fn for_exchange(exchange: &Exchange) -> Option<&'static dyn Adapter> {
-    let own = find(&exchange.provider, &exchange.endpoint);
+    let provider = canonical(&exchange.provider);
+    let own = find(provider, &exchange.endpoint);
     if NO_CONVERSATIONS.iter().any(|end| exchange.endpoint.trim_end_matches('/').ends_with(end)) {
         return own;
     }
     let rank = |adapter: &&'static dyn Adapter| match adapter.key().split_once('/') {
-        Some((provider, _)) if provider == exchange.provider => 0,
+        Some((of_adapter, _)) if of_adapter == provider => 0,
         Some((_, endpoint)) if endpoint == exchange.endpoint => 1,
         _ => 2,
     };
@@ -214,8 +216,9 @@ fn fallbacks() -> impl Iterator<Item = &'static dyn Adapter> {
         &anthropic::MESSAGES,
         &gemini::GENERATE,
         &bedrock_converse::CONVERSE,
-        &ollama::CHAT,
+        // Requests of both look alike, and far more servers speak OpenAI's dialect.
         &UNKNOWN_CHAT,
+        &ollama::CHAT,
         &UNKNOWN_RESPONSES,
         &openrouter::CHAT,
     ];

@@ -14,6 +14,7 @@ use gristmill_schemas::message::Timestamp;
 
 use super::adapter::{Adapter, Folded};
 use super::framing::{Frame, Frames, LeaveOut, aws, ndjson, sse};
+use super::provider::{host_of, of_address, of_bodies, of_name, path_of};
 use crate::moment::moment;
 
 /// One exchange; borrows from its line.
@@ -25,6 +26,8 @@ pub struct Exchange<'a> {
     pub provider: Cow<'a, str>,
     /// The endpoint.
     pub endpoint: Cow<'a, str>,
+    /// The host of the address, with the port if it has one.
+    pub host: Cow<'a, str>,
     /// The path of the address; some providers put the model there.
     pub url_path: Cow<'a, str>,
     /// The HTTP status.
@@ -39,10 +42,12 @@ pub struct Exchange<'a> {
     pub response: ResponseBody<'a>,
     /// True if there is a body that is neither JSON nor events.
     pub has_other_text: bool,
+    /// True if the line names no provider, so that the bodies had to tell.
+    is_guessed: bool,
     /// What adapters folded the stream to, by their keys.
     folds: RefCell<Vec<(&'static str, Rc<Fold<'a>>)>>,
     /// The frames, once a second adapter asks for them.
-    frames: OnceCell<Vec<Frame<'a>>>,
+    frames: OnceCell<Frames<'a>>,
 }
 
 /// A stream, folded by one adapter.
@@ -101,8 +106,9 @@ impl<'a> Exchange<'a> {
             Some(provider) => provider,
             None => detected().unwrap_or("unknown"),
         };
+        let is_guessed = provider.is_none();
         let (provider, endpoint) = named.split_once('/').unwrap_or((named, ""));
-        Some(Exchange::named(json, provider, endpoint))
+        Some(Exchange { is_guessed, ..Exchange::named(json, provider, endpoint) })
     }
 
     /// Reads one line's JSON; `None` if it names no provider.
@@ -121,16 +127,36 @@ impl<'a> Exchange<'a> {
             id: text("id").unwrap_or_default().into(),
             provider: provider.into(),
             endpoint: endpoint.into(),
-            url_path: text("url_path").unwrap_or_default().into(),
+            host: text("host").or_else(|| text("url").map(host_of)).unwrap_or_default().into(),
+            url_path: text("url_path").or_else(|| text("url").map(path_of)).unwrap_or_default().into(),
             status: present("status").and_then(status),
             recorded_at: recorded_at.filter(|time| time.fits_grain()),
             date: date.and_then(Timestamp::parse_http_date).filter(|time| time.fits_grain()),
             request: present("request").filter(|request| request.as_str().is_none()),
             response: response(json),
             has_other_text: OTHER_TEXT.iter().any(|key| text(key).is_some_and(|text| !text.trim().is_empty())),
+            is_guessed: json.get(GUESSED).and_then(Json::as_bool).unwrap_or(false),
             folds: RefCell::default(),
             frames: OnceCell::new(),
         }
+    }
+
+    /// Who answered, if the line, its address or its bodies tell of another than the provider of `adapter`, which reads it.
+    pub fn maker(&self, adapter: &dyn Adapter) -> Option<Cow<'_, str>> {
+        let by_line = || of_name(&self.provider).filter(|_| !self.is_guessed).map(Cow::Borrowed);
+        let by_address = || of_address(&self.host, &self.url_path).map(Cow::Borrowed);
+        let by_bodies = || {
+            let fold = match &self.response {
+                ResponseBody::Stream(_) => self.folded(adapter),
+                _ => None,
+            };
+            let response = match &self.response {
+                ResponseBody::Json(body) => Some(*body),
+                _ => fold.as_ref().map(|fold| &fold.folded.body),
+            };
+            of_bodies(self.request, response).map(Cow::Borrowed)
+        };
+        by_line().or_else(by_address).or_else(by_bodies).filter(|maker| maker != adapter.provider())
     }
 
     /// What `adapter` folds the response's stream to; `None` if the response is no stream. Each adapter folds it once.
@@ -140,10 +166,17 @@ impl<'a> Exchange<'a> {
         if let Some((_, fold)) = folds.iter().find(|(key, _)| *key == adapter.key()) {
             return Some(Rc::clone(fold));
         }
-        let read = || stream.frames().frames;
-        let fold = |frames: Vec<Frame<'a>>| Fold { is_empty: frames.is_empty(), folded: adapter.fold(frames) };
+        let read = || stream.frames();
+        let fold = |frames: Frames<'a>| {
+            let is_empty = frames.frames.is_empty();
+            let mut folded = adapter.fold(frames.frames);
+            // Some endpoints say that a stream is over without a reason why the answer is.
+            folded.complete |= frames.is_done && !is_empty && folded.error.is_none();
+            Fold { is_empty, folded }
+        };
         let skimmed = || {
-            let Frames { frames, left_out, .. } = stream.frames_without(&|frame| adapter.is_piece(frame));
+            let frames = stream.frames_without(&|frame| adapter.is_piece(frame));
+            let left_out = frames.left_out;
             let fold = fold(frames);
             (left_out == 0 || adapter.is_whole(&fold.folded)).then_some(fold)
         };
@@ -152,6 +185,12 @@ impl<'a> Exchange<'a> {
         let fold = Rc::new(first.unwrap_or_else(|| fold(self.frames.get_or_init(read).clone())));
         folds.push((adapter.key(), Rc::clone(&fold)));
         Some(fold)
+    }
+
+    /// The bodies of `json`, the exchange's line, that are neither JSON nor events, with what says whose they are.
+    pub fn other_text<'j>(&self, json: &'j Json<'j>) -> Json<'j> {
+        let kept = ["id", "provider", "endpoint", "url_path", "status", "recorded_at"].iter().chain(&OTHER_TEXT);
+        Json::Object(kept.filter_map(|key| Some((*key, json.get(key)?.reborrow()))).collect())
     }
 
     /// The time of the exchange: when it was recorded, what the response says, the `Date` header, else `fallback` (the
@@ -171,8 +210,10 @@ impl<'a> Exchange<'a> {
     }
 }
 
+/// The member of a line whose provider isn't told but taken from the form of its bodies.
+pub(crate) const GUESSED: &str = "provider_is_guessed";
 /// Members for bodies that are neither JSON nor events.
-const OTHER_TEXT: [&str; 2] = ["request_text", "response_text"];
+pub(crate) const OTHER_TEXT: [&str; 2] = ["request_text", "response_text"];
 
 /// A part of an address without its escapes.
 fn percent_decoded(text: &str) -> String {

@@ -15,9 +15,11 @@
 //! | [`residual`], [`place`], [`raw`] | the difference, where in the wire it belongs, how it travels |
 //! | [`usual`] | what every answer of an endpoint carries, so that no residual has to |
 //! | [`anthropic`], [`openai_chat`], [`openai_responses`], [`openrouter`], [`gemini`], [`ollama`], [`bedrock_converse`] | one provider dialect each |
+//! | [`usage`] | which tokens are input, cached, written to a cache, output? |
 //! | [`members`], [`image`] | small looks into JSON, and at images, that all of them take |
 //! | [`dialect`] | which adapter speaks for which endpoint? |
 //! | [`bare`] | is an object that comes alone a request or a response? |
+//! | [`provider`] | whose is an exchange, by its line, its address or its bodies? |
 //! | [`framing`] | bytes of a stream to its events: SSE, NDJSON, AWS event stream |
 //! | [`error`] | what kind of failure is this, and is it worth another try? |
 //! | [`gateway`] | strict translation of what clients send and receive |
@@ -43,6 +45,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 pub mod openrouter;
 pub mod place;
+pub mod provider;
 pub mod raw;
 pub mod read;
 pub mod residual;
@@ -50,5 +53,6 @@ pub mod round_trip;
 #[cfg(test)]
 mod tests;
 pub mod transfer;
+pub mod usage;
 pub mod usual;
 pub mod write;

@@ -18,7 +18,7 @@ use super::framing::Frame;
 use super::image::ASSUMED_IMAGE_TYPE;
 use super::members::{append_text, count, items, object, present, settle, strings, text};
 use super::place::Place;
-use super::read::{ReadWarningKind, Reader};
+use super::read::Reader;
 use super::write::{DropReason, Writer, call_name, instruction_texts};
 use crate::moment::moment_of;
 
@@ -266,11 +266,8 @@ fn assistant<'j>(message: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Vec<Cont
         let function = call.get("function").unwrap_or(&Json::Null);
         let block = match (text(function, "name"), function.get("arguments")) {
             (Some(name), arguments) => {
-                let input = arguments.and_then(Json::as_object).map(Object::reborrow);
-                if input.is_none() && arguments.is_some() {
-                    reader.warn(ReadWarningKind::ArgumentsNotAnObject(name.to_string()));
-                }
-                reader.tool_use(call.get("id").and_then(Json::as_str), name, input.unwrap_or_default())
+                let input = reader.input(Some(&name), arguments);
+                reader.tool_use(call.get("id").and_then(Json::as_str), name, input)
             }
             _ => reader.unknown(call),
         };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use gristmill_schemas::json::{Json, Object};
-use gristmill_schemas::message::block::{Origin, ToolResultBlock, ToolUseBlock, UnknownBlock};
+use gristmill_schemas::message::block::{Origin, ToolResultBlock, ToolUseBlock, UnknownBlock, raw_arguments};
 use gristmill_schemas::message::ids::{Position, Thread, session_id, tool_use_id};
 use gristmill_schemas::message::request::{Choice, StopReason};
 use gristmill_schemas::message::tool_ids::ToolIdMap;
@@ -26,12 +26,14 @@ pub struct ReadContext<'c> {
     pub first_seen: Option<&'c FirstSeen<'c>>,
     /// The session, if it has a name; else it is named after its first message.
     pub session: Option<&'c str>,
+    /// Who answers, if that is another than the adapter's provider.
+    pub maker: Option<&'c str>,
 }
 
 impl ReadContext<'_> {
     /// A context that knows only a time.
     pub fn at(time: Timestamp) -> Self {
-        ReadContext { time, first_seen: None, session: None }
+        ReadContext { time, first_seen: None, session: None, maker: None }
     }
 }
 
@@ -151,7 +153,7 @@ impl fmt::Display for ReadWarning {
                 write!(formatter, "message of unknown role `{role}` is kept as it is")
             }
             ReadWarningKind::ArgumentsNotAnObject(id) => {
-                write!(formatter, "arguments of call `{id}` are not a JSON object; the input is taken as empty")
+                write!(formatter, "arguments of call `{id}` are not a JSON object; they are kept as they are")
             }
             ReadWarningKind::InconsistentUsage { prompt, cached, written } => write!(
                 formatter,
@@ -229,6 +231,17 @@ impl<'c, 'j> Reader<'c, 'j> {
         let name = name.into();
         let id = self.new_call(wire_id, Some(&name));
         ContentBlock::ToolUse(ToolUseBlock { id, name, input })
+    }
+
+    /// The input of the call `call` from its `arguments` on the wire. Arguments that are neither an object nor the text of
+    /// one are kept as they are ([`ToolUseBlock::raw_input`]), with a warning.
+    pub fn input(&mut self, call: Option<&str>, arguments: Option<&'j Json<'j>>) -> Object<'j> {
+        let input = ToolUseBlock::input_of(arguments);
+        let is_object = arguments.is_some_and(|arguments| arguments.as_object().is_some());
+        if !is_object && raw_arguments(&input).is_some() {
+            self.warn(ReadWarningKind::ArgumentsNotAnObject(call.unwrap_or_default().to_owned()));
+        }
+        input
     }
 
     /// A result: the block for it. It answers the last call of that id; without an id, the first open call of that name; without a
@@ -321,7 +334,8 @@ impl<'c, 'j> Reader<'c, 'j> {
     /// Adds an answer, whose unit stands at `place`. All answers follow the same conversation; reading goes on after the first.
     pub fn choice(&mut self, place: Place, content: Vec<ContentBlock<'j>>, stop_reason: Option<StopReason>) {
         let mut message = self.message(Role::Assistant, content);
-        message.metadata.provider = Some(Cow::Borrowed(self.provider));
+        let maker = self.context.maker.map(|maker| Cow::Owned(maker.to_owned()));
+        message.metadata.provider = Some(maker.unwrap_or(Cow::Borrowed(self.provider)));
         let index = self.choices.len();
         self.units.push(Unit { place, messages: vec![index] });
         self.choices.push(Choice { message, stop_reason });
@@ -406,11 +420,12 @@ impl<'c, 'j> Reader<'c, 'j> {
 
     /// A thought whose maker its signature doesn't tell.
     fn needs_mark(&self, block: &ContentBlock) -> bool {
+        let signs_thinking = self.signs_thinking && self.context.maker.is_none();
         match block {
             ContentBlock::Thinking { signature, .. } => {
-                !(self.signs_thinking && signature.as_deref().is_some_and(|signature| !signature.is_empty()))
+                !(signs_thinking && signature.as_deref().is_some_and(|signature| !signature.is_empty()))
             }
-            ContentBlock::RedactedThinking { .. } => !self.signs_thinking,
+            ContentBlock::RedactedThinking { .. } => !signs_thinking,
             _ => false,
         }
     }

@@ -2,8 +2,9 @@
 
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::request::Request;
 use gristmill_schemas::message::tool_ids::ToolIdMap;
-use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
+use gristmill_schemas::message::{ContentBlock, Message, Role, Timestamp};
 
 use super::adapter::Adapter;
 use super::dialect::by_key;
@@ -130,7 +131,26 @@ fn a_thought_is_read_under_either_of_its_names() {
     assert_eq!(answered("vllm/chat", &completion(both)), ["thinking: a", "text: hi"], "once, its own name first");
     let other = r#"{"role":"assistant","reasoning":{"effort":"low"},"reasoning_content":"","content":"hi"}"#;
     assert_eq!(answered("vllm/chat", &completion(other)), ["text: hi"]);
-    assert_eq!(answered("openai/chat", &completion(&one("reasoning"))), ["text: hi"]);
+    assert_eq!(answered("openai/chat", &completion(&one("reasoning"))), ["thinking: hm", "text: hi"]);
+}
+
+#[test]
+fn a_thought_goes_back_to_the_servers_that_sent_it_and_never_to_openai() {
+    let body = json(&completion(r#"{"role":"assistant","reasoning_content":"hm","content":"hi"}"#));
+    let mut conversation = Conversation::new("");
+    let read = read_response(adapter("openai/chat"), &body, &mut conversation, &context()).unwrap();
+    let mut message = read.response.choices.into_iter().next().unwrap().message;
+    let written = |message: &Message| {
+        let request = Request { messages: vec![message.clone()], ..Request::default() };
+        let body = write_request(adapter("openai/chat"), &request, &mut ToolIdMap::new(), WriteOptions::default());
+        (body.json.get("messages").unwrap().to_string(), body.drops.len())
+    };
+    let with_thought = r#"[{"role":"assistant","reasoning_content":"hm","content":"hi"}]"#;
+    assert_eq!(written(&message), (with_thought.to_owned(), 0));
+    // A thought of OpenAI's that was read elsewhere has no place on this wire.
+    message.metadata.provider_raw = None;
+    assert_eq!(message.metadata.provider.as_deref(), Some("openai"));
+    assert_eq!(written(&message), (r#"[{"role":"assistant","content":"hi"}]"#.to_owned(), 1));
 }
 
 #[test]

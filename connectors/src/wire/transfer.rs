@@ -220,7 +220,8 @@ fn response<'j>(
     let Reader { choices, units: read_units, warnings, positions, .. } = reader;
     response.choices = choices;
     if let Some(model) = &response.model {
-        let model = gristmill_schemas::message::model_id::canonical(adapter.provider(), model);
+        let maker = context.maker.unwrap_or(adapter.provider());
+        let model = gristmill_schemas::message::model_id::canonical(maker, model);
         for choice in &mut response.choices {
             choice.message.metadata.model = Some(Cow::Owned(model.clone()));
         }

@@ -15,9 +15,10 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, GrainType, Mode, Payload};
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::grains::{message_of_event, token_usage_of};
+use gristmill_schemas::message::grains::message_of_event;
 use gristmill_schemas::message::ids::Position;
 use gristmill_schemas::message::request::StopReason;
+use gristmill_schemas::message::token_counts::token_usage_of;
 use tempfile::NamedTempFile;
 
 use super::output::{Output, Target};

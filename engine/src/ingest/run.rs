@@ -317,11 +317,13 @@ impl<'l> Ingest<'l> {
         self.flush().await?;
         let last = self.written().await?;
         self.settle(last).await?;
-        let GrainCounts { unknown_parts, orphan_results, opaque_exchanges, .. } = self.report.transcripts;
-        if unknown_parts + orphan_results + opaque_exchanges > 0 {
+        let GrainCounts { unknown_parts, orphan_results, raw_arguments, opaque_exchanges, .. } =
+            self.report.transcripts;
+        if unknown_parts + orphan_results + raw_arguments + opaque_exchanges > 0 {
             tracing::warn!(
                 unknown_parts,
                 orphan_results,
+                raw_arguments,
                 opaque_exchanges,
                 "not all of the transcripts is understood; what isn't is kept as it is"
             );

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 use gristmill_schemas::json::Json;
 use gristmill_schemas::message::price::PriceTable;
 use gristmill_schemas::message::request::TokenUsage;
+use gristmill_schemas::message::token_counts::token_usage_of;
 
 /// Digits of a cost, and those of them behind the point: a token of a model at a thousandth of a cent per million counts.
 const PRECISION: u8 = 38;
@@ -106,20 +107,9 @@ impl ScalarUDFImpl for CostUsd {
 
 /// The cost in units of 10^-12 US dollars.
 fn cost(table: &PriceTable, model: &str, usage: &str) -> Option<i128> {
-    let mut cost = table.cost(model, &tokens(&Json::parse(usage.as_bytes()).ok()?)).ok()?;
+    let mut cost = table.cost(model, &token_usage_of(&Json::parse(usage.as_bytes()).ok()?)).ok()?;
     cost.rescale(SCALE as u32);
     Some(cost.mantissa())
-}
-
-/// The classes of tokens, under the names of the canonical message and those of the grain specification.
-fn tokens(usage: &Json<'_>) -> TokenUsage {
-    let count = |names: [&str; 2]| names.iter().find_map(|name| usage.get(name)?.as_u64()).unwrap_or(0);
-    TokenUsage {
-        input_tokens: count(["input_tokens", "prompt_tokens"]),
-        output_tokens: count(["output_tokens", "completion_tokens"]),
-        cached_input_tokens: count(["cached_input_tokens", "cache_read_tokens"]),
-        cache_creation_input_tokens: count(["cache_creation_input_tokens", "cache_creation_tokens"]),
-    }
 }
 
 /// The classes as columns of the views.
@@ -133,7 +123,8 @@ pub(super) fn token_counts() -> ScalarUDF {
             return Err(exec_datafusion_err!("token_counts takes a token_usage"));
         };
         let usages = cast(usages, &DataType::Utf8)?;
-        let counted = usages.as_string::<i32>().iter().map(|usage| Some(tokens(&Json::parse(usage?.as_bytes()).ok()?)));
+        let counted =
+            usages.as_string::<i32>().iter().map(|usage| Some(token_usage_of(&Json::parse(usage?.as_bytes()).ok()?)));
         let counted: Vec<Option<TokenUsage>> = counted.collect();
         let column = |class: fn(&TokenUsage) -> u64| -> ArrayRef {
             Arc::new(Int64Array::from_iter(

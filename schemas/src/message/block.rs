@@ -83,6 +83,61 @@ pub struct ToolUseBlock<'a> {
     pub input: Object<'a>,
 }
 
+/// The single member of an input that holds arguments which are not a JSON object.
+///
+/// A call's input is always an object (§2.2), but models also write plain text, arrays, numbers and JSON that was cut
+/// short. Such arguments are kept as `{"_raw_arguments": VALUE}`: the text as the model wrote it, or the JSON value where
+/// the wire carries arguments as values.
+pub const RAW_ARGUMENTS: &str = "_raw_arguments";
+
+impl<'a> ToolUseBlock<'a> {
+    /// The input that holds `arguments`, which are not a JSON object.
+    pub fn raw_input(arguments: impl Into<Json<'a>>) -> Object<'a> {
+        [(RAW_ARGUMENTS, arguments.into())].into_iter().collect()
+    }
+
+    /// The input that `arguments` on a wire stand for: an object, the text of one, or nothing; anything else is kept by
+    /// [`ToolUseBlock::raw_input`].
+    pub fn input_of(arguments: Option<&'a Json<'a>>) -> Object<'a> {
+        match arguments {
+            None | Some(Json::Null) => Object::new(),
+            Some(Json::Object(object)) => object.reborrow(),
+            Some(Json::String(text)) => Self::input_of_text(text),
+            Some(value) => Self::raw_input(value.reborrow()),
+        }
+    }
+
+    /// The input that the JSON text `arguments` stands for: the object that it spells, an empty one for empty text and for
+    /// `null`, otherwise [`ToolUseBlock::raw_input`] of the text.
+    pub fn input_of_text(arguments: &'a str) -> Object<'a> {
+        match Json::parse(arguments.as_bytes()) {
+            _ if arguments.trim().is_empty() => Object::new(),
+            Ok(Json::Object(object)) => object,
+            Ok(Json::Null) => Object::new(),
+            _ => Self::raw_input(arguments),
+        }
+    }
+
+    /// The arguments as they came, if they were not a JSON object.
+    pub fn raw_arguments(&self) -> Option<&Json<'a>> {
+        raw_arguments(&self.input)
+    }
+
+    /// The arguments as text: the input's JSON, or the arguments as they came if they were not a JSON object.
+    pub fn arguments_text(&self) -> String {
+        match self.raw_arguments() {
+            Some(Json::String(text)) => text.clone().into_owned(),
+            Some(value) => value.to_string(),
+            None => Json::Object(self.input.reborrow()).to_string(),
+        }
+    }
+}
+
+/// The arguments that `input` holds under [`RAW_ARGUMENTS`], if that is its only member.
+pub fn raw_arguments<'i, 'a>(input: &'i Object<'a>) -> Option<&'i Json<'a>> {
+    input.get(RAW_ARGUMENTS).filter(|_| input.len() == 1)
+}
+
 /// What a tool answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResultBlock<'a> {

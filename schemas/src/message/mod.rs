@@ -13,6 +13,7 @@
 //! | [`ids`], [`tool_ids`] | which identifiers does it get, and what do providers call its tool calls? |
 //! | [`model_id`] | which provider and model does an id name? |
 //! | [`tool`], [`tool_schema`], [`tool_input`] | what may a tool's definition say, and does a call's input obey it? |
+//! | [`token_counts`] | which tokens are input, cached, written to a cache, output? |
 //! | [`price`] | what did it cost, exactly? |
 //! | [`request`] | what goes to a model, and what comes back? |
 //! | [`stream`] | how does an answer arrive piece by piece? |
@@ -36,6 +37,7 @@ pub mod request;
 pub mod session;
 pub mod stream;
 pub mod time;
+pub mod token_counts;
 pub mod tool;
 pub mod tool_ids;
 pub mod tool_input;

@@ -237,7 +237,7 @@ impl Assembler {
         match self.blocks.get_mut(index) {
             Some(Block::Tool { id, json, input, .. }) => {
                 let given = input.take().unwrap_or_default();
-                let final_input = if json.trim().is_empty() { given } else { parse_input(json) };
+                let final_input = if json.trim().is_empty() { given } else { input_of(json) };
                 *input = Some(final_input.clone());
                 let tool_use_id = id.clone();
                 self.events.push(StreamEvent::ToolUseEnd { index, tool_use_id, final_input });
@@ -281,19 +281,16 @@ impl Block {
             Block::Tool { id, name, json, input } => ContentBlock::ToolUse(ToolUseBlock {
                 id: Cow::Owned(id.clone()),
                 name: Cow::Owned(name.clone()),
-                input: input.clone().unwrap_or_else(|| parse_input(json)),
+                input: input.clone().unwrap_or_else(|| input_of(json)),
             }),
             Block::Whole(block) => block.clone(),
         }
     }
 }
 
-/// The object that `json` spells, or an empty one.
-fn parse_input(json: &str) -> Object<'static> {
-    match Json::parse(json.as_bytes()) {
-        Ok(Json::Object(object)) => object.into_owned(),
-        _ => Object::new(),
-    }
+/// The input that the text of a call's arguments stands for.
+fn input_of(text: &str) -> Object<'static> {
+    ToolUseBlock::input_of_text(text).into_owned()
 }
 
 #[cfg(test)]
@@ -345,16 +342,18 @@ mod tests {
     fn a_call_always_ends_with_an_object() {
         for (given, pieces, expected) in [
             (None, vec!["{\"a\"", ":1}"], r#"{"a":1}"#),
-            (None, vec!["not json"], "{}"),
-            (None, vec!["[1]"], "{}"),
+            (None, vec!["not ", "json"], r#"{"_raw_arguments":"not json"}"#),
+            (None, vec!["[1, 2]"], r#"{"_raw_arguments":"[1, 2]"}"#),
+            (None, vec![r#"{"a": "cut"#], r#"{"_raw_arguments":"{\"a\": \"cut"}"#),
             (None, vec![""], "{}"),
+            (None, vec!["null"], "{}"),
             (Some(r#"{"b":2}"#), vec![""], r#"{"b":2}"#),
             (Some(r#"{"b":2}"#), vec!["{}"], "{}"),
         ] {
             let mut answer = Assembler::new("a:b");
             let call = answer.begin_tool("tu_1".to_owned(), "t");
             if let Some(given) = given {
-                answer.input(call, parse_input(given));
+                answer.input(call, input_of(given));
             }
             pieces.iter().for_each(|piece| answer.piece(call, piece));
             answer.end(call);

@@ -263,7 +263,7 @@ impl Connection<'_> {
     /// A call of a tool; answers what joins it with its result.
     fn call(&mut self, parameters: &Json, id: Option<&Json>, about: Option<McpExtension>) -> String {
         let joint = format!("call {}", self.session.requests);
-        let input = parameters.get("arguments").and_then(Json::as_object).cloned().unwrap_or_default().into_owned();
+        let input = ToolUseBlock::input_of(parameters.get("arguments")).into_owned();
         let name = text(parameters, "name").unwrap_or_default().into_owned();
         let block = ContentBlock::ToolUse(ToolUseBlock { id: joint.clone().into(), name: name.into(), input });
         let rest = rest(parameters, id.unwrap_or(&Json::Null), &["name", "arguments"]);
@@ -314,14 +314,17 @@ impl Connection<'_> {
 
     fn prompt(&mut self, parameters: &Json, id: Option<&Json>, about: Option<McpExtension>) {
         let id = id.unwrap_or(&Json::Null);
+        let arguments = parameters.get("arguments").and_then(Json::as_object);
         let request = PromptRequest {
             prompt_request_id: id.to_string(),
             name: text(parameters, "name").unwrap_or_default().into_owned(),
-            arguments: parameters.get("arguments").and_then(Json::as_object).cloned().unwrap_or_default().into_owned(),
+            arguments: arguments.cloned().unwrap_or_default().into_owned(),
             server_id: self.session.server.clone(),
         };
         let hook = Some(MessageHook::PromptPreFetch);
-        let rest = Some(rest(parameters, id, &["name", "arguments"]));
+        // Arguments that are no object stay among the rest.
+        let taken: &[&str] = if arguments.is_some() { &["name", "arguments"] } else { &["name"] };
+        let rest = Some(rest(parameters, id, taken));
         let around = Around { about, hook, rest, ..Around::default() };
         self.say(Role::User, vec![block_of(&Part::PromptRequest(request))], around);
     }

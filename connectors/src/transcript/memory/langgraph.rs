@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::ids::Position;
 use gristmill_schemas::message::request::TokenUsage;
+use gristmill_schemas::message::token_counts::PromptCount;
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::Export;
@@ -269,10 +270,6 @@ fn unwrapped<'m>(message: &'m Json<'m>, levels: usize) -> Option<(Role, &'m Json
 fn token_usage(usage: &Json) -> TokenUsage {
     let details = usage.get("input_token_details").unwrap_or(&Json::Null);
     let (cached, written) = (count(details, "cache_read"), count(details, "cache_creation"));
-    TokenUsage {
-        input_tokens: count(usage, "input_tokens").saturating_sub(cached).saturating_sub(written),
-        output_tokens: count(usage, "output_tokens"),
-        cached_input_tokens: cached,
-        cache_creation_input_tokens: written,
-    }
+    let [prompt, output, total] = ["input_tokens", "output_tokens", "total_tokens"].map(|key| count(usage, key));
+    PromptCount { prompt, cached, written, output, total }.usage()
 }

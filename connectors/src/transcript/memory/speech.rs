@@ -1,6 +1,6 @@
 //! The messages of agent frameworks: OpenAI's form with the liberties that each takes.
 
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::Json;
 use gristmill_schemas::message::block::{ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock, UnknownBlock};
 use gristmill_schemas::message::{ContentBlock, Role};
 
@@ -105,16 +105,7 @@ fn block(part: &Json) -> ContentBlock<'static> {
 fn call(json: &Json) -> Option<ToolUseBlock<'static>> {
     let function = json.get("function").unwrap_or(json);
     let input = ["arguments", "args", "input"].iter().find_map(|key| function.get(key));
-    let input = match input {
-        Some(Json::Object(input)) => input.clone().into_owned(),
-        // Arguments are often JSON inside a string; those that aren't an object are kept as they are.
-        Some(Json::String(text)) => match Json::parse(text.as_bytes()) {
-            Ok(Json::Object(input)) => input.into_owned(),
-            _ if text.trim().is_empty() => Object::new(),
-            _ => [("arguments", Json::from(text.clone().into_owned()))].into_iter().collect(),
-        },
-        _ => Object::new(),
-    };
+    let input = ToolUseBlock::input_of(input).into_owned();
     let id = text(json, "id").or_else(|| text(json, "tool_call_id")).unwrap_or_default().into_owned();
     Some(ToolUseBlock { id: id.into(), name: text(function, "name")?.into_owned().into(), input })
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::Json;
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
@@ -12,7 +12,7 @@ use super::super::adapter::Unreadable;
 use super::super::image::ASSUMED_IMAGE_TYPE;
 use super::super::members::{count, strings, text};
 use super::super::place::Place;
-use super::super::read::{ReadWarningKind, Reader};
+use super::super::read::Reader;
 use super::message_place;
 
 pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
@@ -102,24 +102,13 @@ fn known_block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<Co
         "image" => ContentBlock::Image(image(json.get("source")?)?),
         "tool_use" => {
             let id = json.get("id").and_then(Json::as_str);
-            let input = tool_input(json.get("input"), id, reader);
+            let input = reader.input(id, json.get("input"));
             reader.tool_use(id, text(json, "name")?, input)
         }
         "thinking" => ContentBlock::Thinking { text: text(json, "thinking")?, signature: text(json, "signature") },
         "redacted_thinking" => ContentBlock::RedactedThinking { data: text(json, "data")? },
         _ => return None,
     })
-}
-
-fn tool_input<'j>(input: Option<&'j Json<'j>>, id: Option<&str>, reader: &mut Reader<'_, 'j>) -> Object<'j> {
-    match input {
-        Some(Json::Object(object)) => object.reborrow(),
-        None => Object::new(),
-        Some(_) => {
-            reader.warn(ReadWarningKind::ArgumentsNotAnObject(id.unwrap_or_default().to_owned()));
-            Object::new()
-        }
-    }
 }
 
 fn tool_result<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {

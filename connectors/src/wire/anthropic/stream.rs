@@ -154,11 +154,10 @@ impl<'f> Fold<'f> {
 impl<'f> Block<'f> {
     fn finish(mut self) -> Json<'f> {
         if let Some(text) = self.input.filter(|text| !text.is_empty()) {
-            match Json::parse(text.as_bytes()) {
-                Ok(input) => _ = self.block.insert("input", input.into_owned()),
-                // Cut short or broken: what came is kept beside the empty input.
-                Err(_) => _ = self.block.insert("partial_json", text),
-            }
+            // Text that is cut short or no object stays text, so that none of it is lost.
+            let input =
+                Json::parse(text.as_bytes()).ok().filter(|input| input.as_object().is_some()).map(Json::into_owned);
+            self.block.insert("input", input.unwrap_or_else(|| Json::from(text)));
         }
         Json::Object(self.block)
     }

@@ -11,12 +11,16 @@ use super::super::members::{append_text, object, settle};
 
 /// Padding against eavesdroppers who measure lengths.
 const PADDING: &str = "p";
+/// The name of every event of an InvokeModel stream; the event's own name is the one member that it has.
+const CHUNK: &str = "chunk";
 
 pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
     let mut fold = Fold::default();
     for frame in frames {
+        // InvokeModel calls every event a chunk.
+        let is_named = frame.event.as_deref().is_some_and(|name| name != CHUNK);
         if let Some((name, event)) = named(frame) {
-            fold.event(&name, event);
+            fold.event(&name, event, is_named);
         }
     }
     fold.finish()
@@ -25,8 +29,7 @@ pub(super) fn fold<'f>(frames: Vec<Frame<'f>>) -> Folded<'f> {
 /// An event's name and its members: the framing names it, or the one member that it has.
 fn named<'f>(frame: Frame<'f>) -> Option<(Cow<'f, str>, Object<'f>)> {
     let Json::Object(data) = frame.data else { return None };
-    // InvokeModel calls every event a chunk.
-    let (name, mut event) = match frame.event.filter(|name| name != "chunk") {
+    let (name, mut event) = match frame.event.filter(|name| name != CHUNK) {
         Some(name) => (name, data),
         None => match data.into_iter().next()? {
             (name, Json::Object(event)) => (name, event),
@@ -54,10 +57,14 @@ struct Block<'f> {
     input: Option<String>,
     /// Where its text comes from: one a piece.
     citations: Vec<Json<'f>>,
+    /// How many pieces it came in.
+    pieces: usize,
+    /// It was started, or its pieces came as events of Converse, where a number is one block.
+    stands_alone: bool,
 }
 
 impl<'f> Fold<'f> {
-    fn event(&mut self, name: &str, mut event: Object<'f>) {
+    fn event(&mut self, name: &str, mut event: Object<'f>, is_named: bool) {
         let index = event.remove("contentBlockIndex").and_then(|index| index.as_u64());
         let index = index.unwrap_or_else(|| self.blocks.keys().next_back().copied().unwrap_or(0));
         match name {
@@ -65,12 +72,16 @@ impl<'f> Fold<'f> {
             "contentBlockStart" => {
                 if let Some(Json::Object(start)) = event.remove("start") {
                     let block = self.blocks.entry(index).or_default();
+                    block.stands_alone = true;
                     lay_over(&mut block.block, start);
                 }
             }
             "contentBlockDelta" => {
                 if let Some(Json::Object(delta)) = event.remove("delta") {
-                    self.blocks.entry(index).or_default().delta(delta);
+                    let block = self.blocks.entry(index).or_default();
+                    block.pieces += 1;
+                    block.stands_alone |= is_named || block.pieces > 1;
+                    block.delta(delta);
                 }
             }
             "contentBlockStop" => {}
@@ -94,7 +105,7 @@ impl<'f> Fold<'f> {
         if self.blocks.is_empty() && self.message.is_empty() {
             return Folded { body: Json::Object(self.body), complete: false, error: self.error };
         }
-        let blocks = self.blocks.into_values().map(Block::finish).collect::<Vec<_>>();
+        let blocks = joined(self.blocks).into_iter().map(Block::finish).collect::<Vec<_>>();
         self.message.insert("content", blocks);
         let mut body = object("output", object("message", self.message));
         if !self.body.contains_key("stopReason") {
@@ -108,11 +119,50 @@ impl<'f> Fold<'f> {
     }
 }
 
+/// The blocks in order. Nova's InvokeModel streams number every piece of a text or a thought anew; such pieces in a row are one
+/// block, as they are in the answer of the endpoint without streaming.
+fn joined<'f>(blocks: BTreeMap<u64, Block<'f>>) -> Vec<Block<'f>> {
+    let mut joined: Vec<Block<'f>> = Vec::with_capacity(blocks.len());
+    for block in blocks.into_values() {
+        match joined.last_mut() {
+            Some(last) if last.is_continued_by(&block) => {
+                block.block.into_iter().for_each(|(key, value)| last.delta(object_of(key, value)));
+            }
+            _ => joined.push(block),
+        }
+    }
+    joined
+}
+
+/// An object of one member.
+fn object_of<'f>(key: Cow<'f, str>, value: Json<'f>) -> Object<'f> {
+    // The pieces of a thought are wrapped once more when they are put together.
+    let value = match value {
+        Json::Object(mut thought) if key == "reasoningContent" => match thought.remove("reasoningText") {
+            Some(text) => text,
+            None => Json::Object(thought),
+        },
+        value => value,
+    };
+    [(key, value)].into_iter().collect()
+}
+
 fn lay_over<'f>(into: &mut Object<'f>, more: Object<'f>) {
     more.into_iter().for_each(|(key, value)| settle(into, key, value));
 }
 
 impl<'f> Block<'f> {
+    /// True if `next` is a further piece of this text or thought: both hold nothing else, and neither stands alone.
+    fn is_continued_by(&self, next: &Block) -> bool {
+        let kind = |block: &Block| match (block.block.len(), block.block.keys().next()) {
+            (1, Some("text")) => Some("text"),
+            (1, Some("reasoningContent")) => Some("reasoningContent"),
+            _ => None,
+        };
+        let is_plain = |block: &Block| !block.stands_alone && block.citations.is_empty();
+        is_plain(self) && is_plain(next) && kind(self).is_some() && kind(self) == kind(next)
+    }
+
     fn delta(&mut self, delta: Object<'f>) {
         for (key, value) in delta {
             match (&*key, value) {
@@ -164,20 +214,15 @@ impl<'f> Block<'f> {
         }
     }
 
-    /// A call without input has an empty one; input that was cut short or is broken is kept beside it.
+    /// A call without input has an empty one; input that is cut short or no object stays text, so that none of it is lost.
     fn finish(mut self) -> Json<'f> {
         if let Some(Json::Object(call)) = self.block.get_mut("toolUse") {
             let text = self.input.unwrap_or_default();
             match Json::parse(text.as_bytes()) {
-                Ok(input) => _ = call.insert("input", input.into_owned()),
-                Err(_) => {
-                    if !call.contains_key("input") {
-                        call.insert("input", Object::new());
-                    }
-                    if !text.trim().is_empty() {
-                        call.insert("partialInput", text);
-                    }
-                }
+                Ok(input @ Json::Object(_)) => _ = call.insert("input", input.into_owned()),
+                _ if !text.trim().is_empty() => _ = call.insert("input", text),
+                _ if !call.contains_key("input") => _ = call.insert("input", Object::new()),
+                _ => {}
             }
         }
         if !self.citations.is_empty() {
@@ -225,6 +270,66 @@ mod tests {
         let whole = folded(&pieces.each_ref().map(String::as_str));
         let block = whole.body.get("output").unwrap().get("message").unwrap().get("content").unwrap().to_string();
         assert_eq!(block, r#"[{"text":"x","citations":[{"title":"a"},{"title":"b"}]}]"#);
+    }
+
+    /// What the blocks of a stream come to whose events are called `event`.
+    fn content(event: Option<&'static str>, events: &[&str]) -> String {
+        let frame = |data: &&str| Frame {
+            event: event.map(Cow::Borrowed),
+            data: Json::parse(data.as_bytes()).unwrap().into_owned(),
+        };
+        let whole = fold(events.iter().map(frame).collect());
+        whole.body.get("output").unwrap().get("message").unwrap().get("content").unwrap().to_string()
+    }
+
+    #[test]
+    fn pieces_that_an_invoke_stream_numbers_anew_are_one_block() {
+        let events = [
+            r#"{"messageStart":{"role":"assistant"}}"#,
+            r#"{"contentBlockDelta":{"delta":{"reasoningContent":{"text":"h"}},"contentBlockIndex":0}}"#,
+            r#"{"contentBlockDelta":{"delta":{"reasoningContent":{"text":"m"}},"contentBlockIndex":1}}"#,
+            r#"{"contentBlockDelta":{"delta":{"text":"It "},"contentBlockIndex":2}}"#,
+            r#"{"contentBlockStop":{"contentBlockIndex":2}}"#,
+            r#"{"contentBlockDelta":{"delta":{"text":"rains"},"contentBlockIndex":3}}"#,
+            r#"{"contentBlockStop":{"contentBlockIndex":3}}"#,
+            r#"{"contentBlockStart":{"start":{"toolUse":{"toolUseId":"i","name":"n"}},"contentBlockIndex":4}}"#,
+            r#"{"contentBlockDelta":{"delta":{"toolUse":{"input":"{}"}},"contentBlockIndex":4}}"#,
+            r#"{"contentBlockDelta":{"delta":{"text":"!"},"contentBlockIndex":6}}"#,
+            r#"{"messageStop":{"stopReason":"end_turn"}}"#,
+        ];
+        let expected = r#"[{"reasoningContent":{"reasoningText":{"text":"hm"}}},{"text":"It rains"},"#.to_owned()
+            + r#"{"toolUse":{"toolUseId":"i","name":"n","input":{}}},{"text":"!"}]"#;
+        for event in [Some("chunk"), None] {
+            assert_eq!(content(event, &events), expected, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_converse_stream_stay_apart() {
+        let wrapped = [
+            r#"{"contentBlockDelta":{"delta":{"text":"a"},"contentBlockIndex":0}}"#,
+            r#"{"contentBlockDelta":{"delta":{"text":"b"},"contentBlockIndex":0}}"#,
+            r#"{"contentBlockDelta":{"delta":{"text":"c"},"contentBlockIndex":1}}"#,
+        ];
+        assert_eq!(content(None, &wrapped), r#"[{"text":"ab"},{"text":"c"}]"#);
+        let named =
+            [r#"{"delta":{"text":"a"},"contentBlockIndex":0}"#, r#"{"delta":{"text":"b"},"contentBlockIndex":1}"#];
+        assert_eq!(content(Some("contentBlockDelta"), &named), r#"[{"text":"a"},{"text":"b"}]"#);
+    }
+
+    #[test]
+    fn input_that_is_no_object_stays_text() {
+        for (input, expected) in [
+            (r#"{\"a\": 1, \"b"#, r#""{\"a\": 1, \"b""#),
+            ("15 * 4", r#""15 * 4""#),
+            ("[1, 2]", r#""[1, 2]""#),
+            ("", "{}"),
+        ] {
+            let delta = format!(
+                r#"{{"contentBlockDelta":{{"delta":{{"toolUse":{{"name":"n","input":"{input}"}}}},"contentBlockIndex":0}}}}"#
+            );
+            assert_eq!(content(None, &[&delta]), format!(r#"[{{"toolUse":{{"name":"n","input":{expected}}}}}]"#));
+        }
     }
 
     #[test]

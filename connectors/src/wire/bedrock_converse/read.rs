@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use gristmill_schemas::json::{Json, Object};
+use gristmill_schemas::json::Json;
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
@@ -11,7 +11,8 @@ use gristmill_schemas::message::{ContentBlock, Role};
 use super::super::adapter::Unreadable;
 use super::super::members::{count, items, joined, present, strings, text};
 use super::super::place::Place;
-use super::super::read::{ReadWarningKind, Reader};
+use super::super::read::Reader;
+use super::super::usage::largest;
 use super::message_place;
 
 pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
@@ -92,14 +93,12 @@ fn known_block<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<Co
     Some(match kind {
         "text" => ContentBlock::Text(text(json, "text")?),
         "image" => ContentBlock::Image(image(value)?),
+        // The provider runs its own tools: the client never answers such a call.
+        "toolUse" if text(value, "type").as_deref() == Some("server_tool_use") => return None,
         "toolUse" => {
             let id = value.get("toolUseId").and_then(Json::as_str);
-            let input = present(value, "input");
-            let object = input.and_then(Json::as_object).map(Object::reborrow);
-            if object.is_none() && input.is_some() {
-                reader.warn(ReadWarningKind::ArgumentsNotAnObject(id.unwrap_or_default().to_owned()));
-            }
-            reader.tool_use(id, text(value, "name")?, object.unwrap_or_default())
+            let input = reader.input(id, value.get("input"));
+            reader.tool_use(id, text(value, "name")?, input)
         }
         "reasoningContent" => match (value.get("reasoningText"), text(value, "redactedContent")) {
             (Some(thought), _) => {
@@ -168,12 +167,13 @@ fn stop_reason(reason: &str) -> StopReason {
     }
 }
 
-/// What a cache has to do with isn't in `inputTokens`.
+/// `inputTokens` counts neither what was read from nor what was written to a cache. InvokeModel spells the two differently,
+/// Converse streams have both spellings.
 fn usage(json: &Json) -> TokenUsage {
     TokenUsage {
         input_tokens: count(json, "inputTokens"),
         output_tokens: count(json, "outputTokens"),
-        cached_input_tokens: count(json, "cacheReadInputTokens"),
-        cache_creation_input_tokens: count(json, "cacheWriteInputTokens"),
+        cached_input_tokens: largest(json, &["cacheReadInputTokens", "cacheReadInputTokenCount"]),
+        cache_creation_input_tokens: largest(json, &["cacheWriteInputTokens", "cacheWriteInputTokenCount"]),
     }
 }

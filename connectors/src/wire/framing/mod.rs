@@ -35,6 +35,8 @@ pub struct Frames<'f> {
     pub unreadable: Vec<(usize, Cow<'f, str>)>,
     /// How many weren't read.
     pub left_out: usize,
+    /// True if the framing itself says that the stream came to its end.
+    pub is_done: bool,
 }
 
 /// Tells which frames, by their text, needn't be read.

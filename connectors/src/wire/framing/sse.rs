@@ -22,8 +22,10 @@ pub fn frames_without<'f>(text: &'f str, leave_out: LeaveOut<'_>) -> Frames<'f> 
     let mut data: Option<Cow<str>> = None;
     for line in lines(text.strip_prefix('\u{feff}').unwrap_or(text)).chain([""]) {
         if line.is_empty() {
-            if let Some(data) = data.take().filter(|data| data.trim() != DONE) {
-                framer.push(event.map(Cow::Borrowed), data);
+            match data.take() {
+                Some(data) if data.trim() == DONE => framer.frames.is_done = true,
+                Some(data) => framer.push(event.map(Cow::Borrowed), data),
+                None => {}
             }
             event = None;
             continue;

@@ -5,13 +5,15 @@ use std::borrow::Cow;
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
+use gristmill_schemas::message::token_counts::PromptCount;
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::Unreadable;
-use super::super::members::{count, either, items, strings, text};
+use super::super::members::{either, items, strings, text};
 use super::super::place::Place;
 use super::super::read::{ReadWarningKind, Reader};
+use super::super::usage::{disjoint, largest};
 use super::{INSTRUCTIONS, candidate_place, is_turns, one_or_more};
 use crate::moment::moment_of;
 
@@ -62,7 +64,7 @@ fn read_turn<'j>(turn: &'j Json<'j>, reader: &mut Reader<'_, 'j>) {
     let role = turn.get("role").and_then(Json::as_str).unwrap_or("user");
     let is = |names: &[&str]| names.iter().any(|name| role.eq_ignore_ascii_case(name));
     if is(&["model"]) {
-        let blocks = or_empty_text(parts.iter().map(|item| part(item, reader)).collect());
+        let blocks = or_empty_text(blocks(parts, reader));
         reader.push(Role::Assistant, blocks);
     } else if is(&["user", "function", "tool"]) {
         user_turn(parts, reader);
@@ -119,6 +121,27 @@ fn answer_text<'j>(answer: &'j Object<'j>) -> Cow<'j, str> {
     }
 }
 
+/// The blocks of what a model says. A stream signs a text somewhere on its way and goes on with it in the next part: that is one
+/// text. How it was cut is left to the residual.
+fn blocks<'j>(parts: &'j [Json<'j>], reader: &mut Reader<'_, 'j>) -> Vec<ContentBlock<'j>> {
+    let mut blocks = Vec::with_capacity(parts.len());
+    let mut is_signed = false;
+    for json in parts {
+        let is_text = is_plain_text(json);
+        match (blocks.last_mut(), json.get("text").and_then(Json::as_str)) {
+            (Some(ContentBlock::Text(text)), Some(more)) if is_signed && is_text => text.to_mut().push_str(more),
+            _ => blocks.push(part(json, reader)),
+        }
+        is_signed = is_text && either(json, ["thoughtSignature", "thought_signature"]).is_some();
+    }
+    blocks
+}
+
+/// A text that is no thought.
+fn is_plain_text(part: &Json) -> bool {
+    part.get("text").is_some() && part.get("thought").and_then(Json::as_bool) != Some(true)
+}
+
 fn part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
     known_part(json, reader).unwrap_or_else(|| reader.unknown(json))
 }
@@ -136,12 +159,8 @@ fn known_part<'j>(json: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<Con
     if let Some(call) = either(json, ["functionCall", "function_call"]) {
         let id = call.get("id").and_then(Json::as_str).filter(|id| !id.is_empty());
         let name = text(call, "name")?;
-        let arguments = call.get("args").filter(|arguments| !arguments.is_null());
-        let input = arguments.and_then(Json::as_object).map(Object::reborrow);
-        if input.is_none() && arguments.is_some() {
-            reader.warn(ReadWarningKind::ArgumentsNotAnObject(name.to_string()));
-        }
-        return Some(reader.tool_use(id, name, input.unwrap_or_default()));
+        let input = reader.input(Some(&name), call.get("args"));
+        return Some(reader.tool_use(id, name, input));
     }
     let data = either(json, ["inlineData", "inline_data"]).or_else(|| either(json, ["fileData", "file_data"]))?;
     let media_type = either(data, ["mimeType", "mime_type"])?.as_str().filter(|kind| kind.starts_with("image/"))?;
@@ -184,7 +203,7 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
             reader.next_choice();
         }
         let parts = candidate.get("content").map_or(&[][..], parts);
-        let blocks: Vec<_> = parts.iter().map(|item| part(item, reader)).collect();
+        let blocks = blocks(parts, reader);
         let reason = either(candidate, ["finishReason", "finish_reason"]).map(|reason| stop_reason(reason, &blocks));
         reader.choice(candidate_place(index), blocks, reason);
     }
@@ -194,7 +213,7 @@ pub(super) fn response<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> R
         created_at: answered_at(body),
         model: text(["modelVersion", "model_version"]),
         choices: Vec::new(),
-        usage: either(body, ["usageMetadata", "usage_metadata"]).map(usage),
+        usage: either(body, ["usageMetadata", "usage_metadata"]).map(|json| usage(json, &mut |kind| reader.warn(kind))),
         provider_raw: None,
     })
 }
@@ -209,18 +228,23 @@ fn stop_reason(reason: &Json, blocks: &[ContentBlock]) -> StopReason {
 }
 
 /// The prompt's count holds what was cached; thoughts are output, what tools brought is input.
-fn usage(json: &Json) -> TokenUsage {
-    let count = |keys: [&str; 2]| keys.iter().map(|key| count(json, key)).max().unwrap_or(0);
-    let cached = count(["cachedContentTokenCount", "cached_content_token_count"]);
-    let prompt = count(["promptTokenCount", "prompt_token_count"]);
-    let tools = count(["toolUsePromptTokenCount", "tool_use_prompt_token_count"]);
-    let output = count(["candidatesTokenCount", "candidates_token_count"]);
-    TokenUsage {
-        input_tokens: prompt.saturating_sub(cached).saturating_add(tools),
-        output_tokens: output.saturating_add(count(["thoughtsTokenCount", "thoughts_token_count"])),
-        cached_input_tokens: cached,
-        cache_creation_input_tokens: 0,
-    }
+fn usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
+    let prompt = largest(json, &["promptTokenCount", "prompt_token_count"]);
+    let tools = largest(json, &["toolUsePromptTokenCount", "tool_use_prompt_token_count"]);
+    let generated = largest(json, &["candidatesTokenCount", "candidates_token_count"]);
+    let thoughts = largest(json, &["thoughtsTokenCount", "thoughts_token_count"]);
+    let total = largest(json, &["totalTokenCount", "total_token_count"]);
+    let prompt = prompt.saturating_add(tools);
+    // Thoughts are counted beside the candidates, unless the total has no room for them.
+    let without_thoughts = thoughts > 0 && total == prompt.saturating_add(generated);
+    let counts = PromptCount {
+        prompt,
+        cached: largest(json, &["cachedContentTokenCount", "cached_content_token_count"]),
+        written: 0,
+        output: if without_thoughts { generated } else { generated.saturating_add(thoughts) },
+        total,
+    };
+    disjoint(counts, warn)
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ use super::framing::Frame;
 use super::read::Reader;
 use super::usual::Usual;
 use super::write::{Writer, group_system_first};
-pub(super) use read::arguments;
 
 /// Where ids of calls are short, they have so many letters and digits.
 const SHORT_ID_LENGTH: usize = 9;
@@ -65,8 +64,8 @@ impl fmt::Debug for Extras {
 /// Where an endpoint's thinking stands in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reasoning {
-    /// Nowhere: OpenAI's own endpoint tells none, and none is read from it (§9.3).
-    None,
+    /// Nowhere on OpenAI's own endpoint (§9.3). What other servers send under its name is read, and is written back to them alone.
+    Foreign,
     /// In one text of that name, or of the other of the two common names.
     Text(&'static str),
     /// In `reasoning`, and again piece by piece, with signatures, in `reasoning_details`.
@@ -118,7 +117,7 @@ impl Adapter for OpenAiChat {
         if let Some(extras) = self.dialect.extras {
             return extras.capabilities.clone();
         }
-        Capabilities { supports_thinking: self.dialect.reasoning != Reasoning::None, ..declared(model) }
+        Capabilities { supports_thinking: self.dialect.reasoning != Reasoning::Foreign, ..declared(model) }
     }
 
     fn is_request(&self, body: &Json) -> bool {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
+use gristmill_schemas::message::token_counts::{PromptCount, with_reasoning};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
@@ -13,6 +14,7 @@ use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
 use super::super::members::{count, items, joined, present, text};
 use super::super::place::{Place, PlaceStep};
 use super::super::read::{ReadWarningKind, Reader};
+use super::super::usage::{disjoint, first};
 use super::{Dialect, Reasoning};
 use crate::moment::moment_of;
 
@@ -95,14 +97,27 @@ fn assistant<'j>(dialect: &Dialect, message: &'j Json<'j>, reader: &mut Reader<'
         let block = function.or_else(|| custom_call(id, call.get("custom")?, reader));
         blocks.push(block.unwrap_or_else(|| reader.unknown(call)));
     }
-    if let Some(function) = message.get("function_call") {
+    // Some endpoints send an empty call where there is none.
+    if let Some(function) = present(message, "function_call").filter(|function| !is_empty_call(function)) {
         blocks.extend(tool_call(None, function, reader));
     }
     blocks
 }
 
+/// A function without a name and arguments is no call.
+fn is_empty_call(function: &Json) -> bool {
+    let is_blank = |key| match function.get(key) {
+        None | Some(Json::Null) => true,
+        Some(Json::String(text)) => text.trim().is_empty(),
+        Some(Json::Object(object)) => object.is_empty(),
+        Some(_) => false,
+    };
+    is_blank("name") && is_blank("arguments")
+}
+
+/// What was thought, in the most detailed form that is there.
 fn thinking<'j>(reasoning: Reasoning, message: &'j Json<'j>) -> Vec<ContentBlock<'j>> {
-    if reasoning == Reasoning::Details {
+    if reasoning != Reasoning::Parts {
         let details: Vec<_> = items(message, "reasoning_details").iter().filter_map(reasoning_detail).collect();
         if !details.is_empty() {
             return details;
@@ -119,10 +134,9 @@ const THOUGHT: [&str; 2] = ["reasoning_content", "reasoning"];
 /// what stands between, so the endpoint's own is only the first that is asked.
 pub(super) fn thought<'j>(reasoning: Reasoning, message: &'j Json<'_>) -> Option<Cow<'j, str>> {
     let own = match reasoning {
-        Reasoning::None => return None,
         Reasoning::Text(key) => Some(key),
         Reasoning::Details => Some("reasoning"),
-        Reasoning::Parts => None,
+        Reasoning::Foreign | Reasoning::Parts => None,
     };
     own.into_iter().chain(THOUGHT).filter_map(|key| text(message, key)).find(|thought| !thought.is_empty())
 }
@@ -153,13 +167,7 @@ fn reasoning_detail<'j>(detail: &'j Json<'j>) -> Option<ContentBlock<'j>> {
 
 fn tool_call<'j>(id: Option<&str>, function: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
     let name = text(function, "name")?;
-    let input = match arguments(function.get("arguments")) {
-        Some(input) => input,
-        None => {
-            reader.warn(ReadWarningKind::ArgumentsNotAnObject(id.unwrap_or_default().to_owned()));
-            Object::new()
-        }
-    };
+    let input = reader.input(id, function.get("arguments"));
     // An empty id is no id.
     Some(reader.tool_use(id.filter(|id| !id.is_empty()), name, input))
 }
@@ -168,20 +176,6 @@ fn tool_call<'j>(id: Option<&str>, function: &'j Json<'j>, reader: &mut Reader<'
 fn custom_call<'j>(id: Option<&str>, custom: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Option<ContentBlock<'j>> {
     let input: Object = [("input", custom.get("input")?.reborrow())].into_iter().collect();
     Some(reader.tool_use(id.filter(|id| !id.is_empty()), text(custom, "name")?, input))
-}
-
-/// The arguments as an object: an object, the text of one, or nothing at all; `None` for anything else.
-pub(in super::super) fn arguments<'j>(json: Option<&'j Json<'j>>) -> Option<Object<'j>> {
-    match json {
-        None | Some(Json::Null) => Some(Object::new()),
-        Some(Json::Object(object)) => Some(object.reborrow()),
-        Some(Json::String(text)) if text.trim().is_empty() => Some(Object::new()),
-        Some(Json::String(text)) => match Json::parse(text.as_bytes()) {
-            Ok(Json::Object(object)) => Some(object),
-            _ => None,
-        },
-        Some(_) => None,
-    }
 }
 
 /// The blocks of a content that may be a string, a list of parts or nothing.
@@ -298,34 +292,25 @@ pub(super) fn usage_of<'j, 'a>(body: &'j Json<'a>) -> Option<&'j Json<'a>> {
     present(body, "usage").or_else(own).or_else(of_choice)
 }
 
-/// Where endpoints count what was cached, if not in the details.
-const CACHED: [&str; 3] = ["num_cached_tokens", "cached_tokens", "prompt_cache_hit_tokens"];
+/// Where endpoints count what was read from a cache, if not in the details.
+const CACHED: [&str; 4] = ["num_cached_tokens", "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"];
+/// Where endpoints count what was written to a cache: in the details, or beside them.
+const WRITTEN: [&str; 2] = ["cache_write_tokens", "cache_creation_tokens"];
+const WRITTEN_BESIDE: [&str; 1] = ["cache_creation_input_tokens"];
 
 /// `prompt_tokens` counts what was read from and written to the cache too; ours are disjoint.
 pub(super) fn token_usage(json: &Json, warn: &mut dyn FnMut(ReadWarningKind)) -> TokenUsage {
     let details = json.get("prompt_tokens_details").unwrap_or(&Json::Null);
-    let beside = || CACHED.iter().find_map(|key| json.get(key).and_then(Json::as_u64)).unwrap_or(0);
-    let cached = details.get("cached_tokens").map_or_else(beside, |_| count(details, "cached_tokens"));
-    let written = count(details, "cache_write_tokens");
-    let prompt = count(json, "prompt_tokens");
-    let rest = prompt.checked_sub(cached.saturating_add(written));
-    if rest.is_none() {
-        warn(ReadWarningKind::InconsistentUsage { prompt, cached, written });
-    }
-    TokenUsage {
-        input_tokens: rest.unwrap_or(0),
-        output_tokens: output_tokens(json, prompt),
-        cached_input_tokens: cached,
-        cache_creation_input_tokens: written,
-    }
-}
-
-/// What was made, thoughts included: where they are counted apart, only the total tells.
-fn output_tokens(json: &Json, prompt: u64) -> u64 {
-    let completion = count(json, "completion_tokens");
-    let thoughts = json.get("completion_tokens_details").map_or(0, |details| count(details, "reasoning_tokens"));
-    let both = completion.saturating_add(thoughts);
-    if prompt.saturating_add(both) == count(json, "total_tokens") { both } else { completion }
+    let (prompt, total) = (count(json, "prompt_tokens"), count(json, "total_tokens"));
+    let reasoning = json.get("completion_tokens_details").map_or(0, |details| count(details, "reasoning_tokens"));
+    let counts = PromptCount {
+        prompt,
+        cached: first(&[(details, &["cached_tokens"]), (json, &CACHED)]),
+        written: first(&[(details, &WRITTEN), (json, &WRITTEN_BESIDE)]),
+        output: with_reasoning(count(json, "completion_tokens"), reasoning, prompt, total),
+        total,
+    };
+    disjoint(counts, warn)
 }
 
 #[cfg(test)]

@@ -239,7 +239,7 @@ fn is_call(json: &Json) -> bool {
 fn tool_call<'m>(call: &'m ToolUseBlock<'m>, number: Option<usize>, writer: &mut Writer<'_>) -> Json<'m> {
     let mut function = Object::new();
     function.insert("name", &*call.name);
-    function.insert("arguments", Json::Object(call.input.reborrow()).to_string());
+    function.insert("arguments", call.arguments_text());
     let mut wire = Object::new();
     if let Some(number) = number {
         wire.insert("index", number as u64);
@@ -261,11 +261,11 @@ fn reasoning<'m>(
         |block: &&ContentBlock| matches!(block, ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. });
     let thoughts: Vec<_> = message.content.iter().filter(is_thought).collect();
     let provider = writer.provider();
-    let made_here = message.metadata.provider.as_deref() == Some(provider) || writer.is_own(message);
+    let made_here = place != Reasoning::Foreign && message.metadata.provider.as_deref() == Some(provider);
     if thoughts.is_empty() {
         return Vec::new();
     }
-    if place == Reasoning::None || !made_here {
+    if !made_here && !writer.is_own(message) {
         thoughts.iter().for_each(|block| writer.drop_block(message, block, DropReason::NotRepresentable));
         return Vec::new();
     }
@@ -280,9 +280,12 @@ fn reasoning<'m>(
         [one] => Json::from(*one),
         several => Json::from(several.concat()),
     };
+    // One text holds neither what is signed nor what is hidden; what was read so from here goes back in details.
+    let is_plain = |block: &&ContentBlock| matches!(block, ContentBlock::Thinking { signature: None, .. });
+    let as_text = !writer.is_own(message) || thoughts.iter().all(is_plain);
     match place {
-        Reasoning::Text(key) => {
-            wire.insert(key, text);
+        Reasoning::Text(_) | Reasoning::Foreign if as_text => {
+            wire.insert(if let Reasoning::Text(key) = place { key } else { "reasoning_content" }, text);
             for block in thoughts.iter().filter(|block| thought_text(block).is_none()) {
                 writer.drop_block(message, block, DropReason::NotRepresentable);
             }

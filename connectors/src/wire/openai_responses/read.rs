@@ -6,15 +6,16 @@ use std::collections::HashSet;
 use gristmill_schemas::json::{Json, Object};
 use gristmill_schemas::message::block::{ImageBlock, ImageSource};
 use gristmill_schemas::message::request::{Request, RequestTool, Response, StopReason, TokenUsage};
+use gristmill_schemas::message::token_counts::{PromptCount, with_reasoning};
 use gristmill_schemas::message::tool::{SideEffects, ToolDefinition};
 use gristmill_schemas::message::{ContentBlock, Role, Timestamp};
 
 use super::super::adapter::Unreadable;
 use super::super::image::{ASSUMED_IMAGE_TYPE, parse_data_uri};
 use super::super::members::{count, either, items, present, text};
-use super::super::openai_chat::arguments;
 use super::super::place::Place;
-use super::super::read::{ReadWarningKind, Reader};
+use super::super::read::Reader;
+use super::super::usage::disjoint;
 use crate::moment::moment_of;
 
 pub(super) fn request<'j>(body: &'j Json<'j>, reader: &mut Reader<'_, 'j>) -> Result<Request<'j>, Unreadable> {
@@ -198,11 +199,8 @@ fn reasoning<'j>(item: &'j Json<'j>) -> Option<ContentBlock<'j>> {
 fn call<'j>(item: &'j Json<'j>, key: &str, reader: &mut Reader<'_, 'j>) -> ContentBlock<'j> {
     let Some(name) = text(item, "name") else { return reader.unknown(item) };
     let id = item.get("call_id").and_then(Json::as_str);
-    let input = arguments(item.get(key));
-    if input.is_none() {
-        reader.warn(ReadWarningKind::ArgumentsNotAnObject(id.unwrap_or_default().to_owned()));
-    }
-    reader.tool_use(id, name, input.unwrap_or_default())
+    let input = reader.input(id, item.get(key));
+    reader.tool_use(id, name, input)
 }
 
 /// A custom tool takes plain text.
@@ -320,18 +318,16 @@ fn stop_reason(body: &Json, blocks: &[ContentBlock]) -> Option<StopReason> {
 /// `input_tokens` counts what was read from and written to the cache too; ours are disjoint.
 fn token_usage(json: &Json, reader: &mut Reader) -> TokenUsage {
     let details = json.get("input_tokens_details").unwrap_or(&Json::Null);
-    let (cached, written) = (count(details, "cached_tokens"), count(details, "cache_write_tokens"));
-    let prompt = count(json, "input_tokens");
-    let rest = prompt.checked_sub(cached.saturating_add(written));
-    if rest.is_none() {
-        reader.warn(ReadWarningKind::InconsistentUsage { prompt, cached, written });
-    }
-    TokenUsage {
-        input_tokens: rest.unwrap_or(0),
-        output_tokens: count(json, "output_tokens"),
-        cached_input_tokens: cached,
-        cache_creation_input_tokens: written,
-    }
+    let (prompt, total) = (count(json, "input_tokens"), count(json, "total_tokens"));
+    let reasoning = json.get("output_tokens_details").map_or(0, |details| count(details, "reasoning_tokens"));
+    let counts = PromptCount {
+        prompt,
+        cached: count(details, "cached_tokens"),
+        written: count(details, "cache_write_tokens"),
+        output: with_reasoning(count(json, "output_tokens"), reasoning, prompt, total),
+        total,
+    };
+    disjoint(counts, &mut |kind| reader.warn(kind))
 }
 
 #[cfg(test)]

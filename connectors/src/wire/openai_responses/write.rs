@@ -228,7 +228,7 @@ fn call_item<'m>(call: &'m ToolUseBlock<'m>, answer: bool, writer: &mut Writer<'
     let mut item = object("type", "function_call");
     item.insert("call_id", writer.call_id(&call.id));
     item.insert("name", &*call.name);
-    item.insert("arguments", Json::Object(call.input.reborrow()).to_string());
+    item.insert("arguments", call.arguments_text());
     if answer {
         item.insert("status", "completed");
     }

@@ -25,7 +25,7 @@ use std::borrow::Cow;
 
 pub use definition::ListedTool;
 pub use keep::json_text;
-pub use read::{NotAMessage, message_of_event, token_usage_of};
+pub use read::{NotAMessage, message_of_event};
 
 use super::block::{ContentBlock, ImageSource, Origin, ToolUseBlock, join_text};
 use super::encode::{self, Unknowns};
@@ -64,6 +64,7 @@ pub struct Draft<'m> {
     calls: Vec<(&'m str, Object<'m>)>,
     results: Vec<(&'m str, Object<'m>)>,
     unknown: usize,
+    raw_arguments: usize,
 }
 
 /// The grains of one message.
@@ -79,6 +80,8 @@ pub struct MessageGrains {
     pub orphans: usize,
     /// How many of its blocks are of no known kind, those in results included.
     pub unknown: usize,
+    /// How many of its calls have arguments that are not a JSON object.
+    pub raw_arguments: usize,
 }
 
 impl<'m> Draft<'m> {
@@ -96,6 +99,7 @@ impl<'m> Draft<'m> {
             calls: calls_of(message).map(|call| (&*call.id, self::call(message, call, batch, note))).collect(),
             results: message.content.iter().filter_map(|block| result(message, block, note)).collect(),
             unknown: unknown_in(&message.content),
+            raw_arguments: calls_of(message).filter(|call| call.raw_arguments().is_some()).count(),
         }
     }
 
@@ -123,6 +127,7 @@ impl<'m> Draft<'m> {
                 .map(|(id, result)| Ok((id.to_owned(), derived(result)?)))
                 .collect::<Result<_, GrainError>>()?,
             unknown: self.unknown,
+            raw_arguments: self.raw_arguments,
         })
     }
 
@@ -148,6 +153,7 @@ pub struct SealedDraft {
     calls: Vec<(String, EncodedGrain)>,
     results: Vec<(String, OpenGrain)>,
     unknown: usize,
+    raw_arguments: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -173,6 +179,7 @@ impl SealedDraft {
             calls: self.calls.into_iter().map(|(id, call)| Some((id, whole(call)?))).collect::<Option<_>>()?,
             results: self.results.into_iter().map(|(id, result)| Some((id, open(result)?))).collect::<Option<_>>()?,
             unknown: self.unknown,
+            raw_arguments: self.raw_arguments,
         })
     }
 
@@ -196,7 +203,8 @@ impl SealedDraft {
             }
         };
         let (parts, calls) = (Vec::new(), Vec::new());
-        let mut linked = MessageGrains { event, parts, calls, orphans: 0, unknown: self.unknown };
+        let (unknown, raw_arguments) = (self.unknown, self.raw_arguments);
+        let mut linked = MessageGrains { event, parts, calls, orphans: 0, unknown, raw_arguments };
         let from_event = linked.event.address;
         linked.parts.extend(self.thoughts.into_iter().map(|thought| thought.close(from_event)));
         for (id, call) in self.calls {
@@ -463,7 +471,11 @@ fn call<'m>(message: &'m Message, call: &'m ToolUseBlock, batch: bool, note: Not
     if batch {
         action.insert("call_batch_id", &*message.id);
     }
-    action.insert("context", of_message(message));
+    let mut context = of_message(message);
+    if call.raw_arguments().is_some() {
+        context.insert("msg:raw_arguments", "true");
+    }
+    action.insert("context", context);
     action
 }
 

@@ -7,7 +7,7 @@ use super::super::decode::{DecodeError, Mode, decode_message};
 use super::super::encode::{Unknowns, encode_blocks};
 use super::super::{ContentBlock, Message, MessageStatus, Origin, Role, Timestamp};
 use crate::json::{Json, Object};
-use crate::message::request::TokenUsage;
+use crate::message::token_counts::token_usage_of;
 
 /// Why an event is no message.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -131,17 +131,6 @@ fn usage(counts: &Json, version: &str, latency_ms: Option<&str>) -> Object<'stat
     usage.insert("pricing_version", version.to_owned());
     usage.insert("latency_ms", latency_ms.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0));
     usage
-}
-
-/// The counts of a `token_usage`, whichever of the names in use they have.
-pub fn token_usage_of(counts: &Json) -> TokenUsage {
-    let count = |names: [&str; 2]| names.iter().find_map(|name| counts.get(name)?.as_u64()).unwrap_or(0);
-    TokenUsage {
-        input_tokens: count(["input_tokens", "prompt_tokens"]),
-        output_tokens: count(["output_tokens", "completion_tokens"]),
-        cached_input_tokens: count(["cache_read_tokens", "cached_input_tokens"]),
-        cache_creation_input_tokens: count(["cache_creation_tokens", "cache_creation_input_tokens"]),
-    }
 }
 
 /// The blocks of an event. With `raw`, those that only a provider can name are left out: they come back from there.

@@ -1,0 +1,297 @@
+//! Whose an exchange is: by what its line says, by its address, or by what only one provider's bodies have.
+//!
+//! Many providers speak OpenAI's dialect, so the adapter that reads an exchange doesn't always tell who answered. This is the
+//! one table of names, hosts, paths and members that do.
+
+use gristmill_schemas::json::Json;
+
+use super::members::items;
+
+/// Names that recorders give to an endpoint whose provider they don't know.
+const GENERIC: [&str; 8] =
+    ["", "unknown", "unknown-compat", "openai-compat", "openai-compatible", "openai_compatible", "compat", "custom"];
+
+/// Other names of providers, and the keys under which their adapters and prices know them.
+const ALIASES: [(&str, &str); 30] = [
+    ("google", "gemini"),
+    ("google-ai-studio", "gemini"),
+    ("googleai", "gemini"),
+    ("google-vertex", "vertex"),
+    ("vertex-ai", "vertex"),
+    ("vertexai", "vertex"),
+    ("aws", "bedrock"),
+    ("aws-bedrock", "bedrock"),
+    ("amazon-bedrock", "bedrock"),
+    ("azure-openai", "azure"),
+    ("azure_openai", "azure"),
+    ("mistralai", "mistral"),
+    ("x-ai", "xai"),
+    ("grok", "xai"),
+    ("together-ai", "together"),
+    ("togetherai", "together"),
+    ("fireworks-ai", "fireworks"),
+    ("copilot", "github-copilot"),
+    ("githubcopilot", "github-copilot"),
+    ("github_copilot", "github-copilot"),
+    ("github-models", "github"),
+    ("moonshotai", "moonshot"),
+    ("dashscope", "alibaba"),
+    ("zhipuai", "zai"),
+    ("z-ai", "zai"),
+    ("hugging-face", "huggingface"),
+    ("lmstudio", "lm-studio"),
+    ("llamacpp", "llama-cpp"),
+    ("llama.cpp", "llama-cpp"),
+    ("vercel", "vercel-gateway"),
+];
+
+/// Parts of hosts and whose they are; one that starts with a colon is a port, which ends the host. The first that fits counts.
+const HOSTS: [(&str, &str); 66] = [
+    ("api.anthropic.com", "anthropic"),
+    ("openai.azure.com", "azure"),
+    ("services.ai.azure.com", "azure"),
+    ("cognitiveservices.azure.com", "azure"),
+    ("api.openai.com", "openai"),
+    ("chatgpt.com", "openai"),
+    ("openrouter.ai", "openrouter"),
+    ("generativelanguage.googleapis.com", "gemini"),
+    ("aiplatform.googleapis.com", "vertex"),
+    ("bedrock-runtime.", "bedrock"),
+    ("bedrock-mantle.", "bedrock"),
+    ("api.mistral.ai", "mistral"),
+    ("codestral.mistral.ai", "mistral"),
+    ("api.groq.com", "groq"),
+    ("api.deepseek.com", "deepseek"),
+    ("api.x.ai", "xai"),
+    ("api.together", "together"),
+    ("api.fireworks.ai", "fireworks"),
+    ("api.cerebras.ai", "cerebras"),
+    ("api.perplexity.ai", "perplexity"),
+    ("integrate.api.nvidia.com", "nvidia"),
+    ("api.moonshot", "moonshot"),
+    ("api.kimi.com", "moonshot"),
+    ("dashscope", "alibaba"),
+    ("api.z.ai", "zai"),
+    ("bigmodel.cn", "zai"),
+    ("api.cohere", "cohere"),
+    ("router.huggingface.co", "huggingface"),
+    ("api-inference.huggingface.co", "huggingface"),
+    ("models.github.ai", "github"),
+    ("models.inference.ai.azure.com", "github"),
+    ("githubcopilot.com", "github-copilot"),
+    ("copilot-proxy.githubusercontent.com", "github-copilot"),
+    ("ai-gateway.vercel.sh", "vercel-gateway"),
+    ("api.writer.com", "writer"),
+    ("api.sambanova.ai", "sambanova"),
+    ("api.siliconflow", "siliconflow"),
+    ("snowflakecomputing.com", "snowflake"),
+    ("api.avian.io", "avian"),
+    ("crusoecloud.com", "crusoe"),
+    ("api.venice.ai", "venice"),
+    ("api.deepinfra.com", "deepinfra"),
+    ("api.minimax", "minimax"),
+    ("api.novita.ai", "novita"),
+    ("nebius.com", "nebius"),
+    ("api.hyperbolic.xyz", "hyperbolic"),
+    ("api.ai21.com", "ai21"),
+    ("api.upstage.ai", "upstage"),
+    ("api.reka.ai", "reka"),
+    ("api.stepfun", "stepfun"),
+    ("api.lambda.ai", "lambda"),
+    ("inference.baseten.co", "baseten"),
+    ("api.friendli.ai", "friendli"),
+    ("api.featherless.ai", "featherless"),
+    ("api.inference.net", "inference-net"),
+    ("llm.chutes.ai", "chutes"),
+    ("ark.cn-", "volcengine"),
+    ("qianfan.baidubce.com", "baidu"),
+    ("hunyuan.cloud.tencent.com", "tencent"),
+    ("azuredatabricks.net", "databricks"),
+    ("cloud.databricks.com", "databricks"),
+    ("ml.cloud.ibm.com", "watsonx"),
+    ("api.cloudflare.com", "cloudflare"),
+    ("api.portkey.ai", "portkey"),
+    (":11434", "ollama"),
+    (":1234", "lm-studio"),
+];
+
+/// Parts of paths that only one provider's server has, wherever it runs.
+const SERVERS: [(&str, &str); 3] =
+    [("/v1-openai/", "gpustack"), ("/api/v2/cortex/", "snowflake"), ("/serving-endpoints/", "databricks")];
+
+/// Ends of paths and the endpoints that they are.
+const PATHS: [(&str, &str); 11] = [
+    ("/chat/completions", "chat"),
+    ("/responses", "responses"),
+    ("/v1/messages", "messages"),
+    (":generateContent", "generatecontent"),
+    (":streamGenerateContent", "generatecontent"),
+    (":rawPredict", "rawpredict"),
+    (":streamRawPredict", "rawpredict"),
+    ("/converse", "converse"),
+    ("/converse-stream", "converse"),
+    ("/invoke", "invoke"),
+    ("/invoke-with-response-stream", "invoke"),
+];
+
+/// Members of bodies that only one provider's have: where they stand, their name, and whose they are.
+const MEMBERS: [(Body, &str, &str); 10] = [
+    (Body::Request, "venice_parameters", "venice"),
+    (Body::Response, "venice_parameters", "venice"),
+    (Body::Response, "x_groq", "groq"),
+    (Body::Response, "prompt_filter_results", "azure"),
+    (Body::Response, "copilot_references", "github-copilot"),
+    (Body::Response, "copilot_usage", "github-copilot"),
+    (Body::Usage, "cost_in_usd_ticks", "xai"),
+    (Body::Usage, "num_sources_used", "xai"),
+    (Body::Usage, "prompt_cache_miss_tokens", "deepseek"),
+    (Body::Choice, "content_filter_results", "azure"),
+];
+
+/// Where a member stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Body {
+    Request,
+    Response,
+    /// `usage` of a response.
+    Usage,
+    /// The first choice of a response.
+    Choice,
+}
+
+/// The provider's key for one of its names.
+pub fn canonical(name: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, provider)| provider)
+}
+
+/// The provider that a recorder's `name` tells; `None` for names of no provider, and for hosts.
+pub fn of_name(name: &str) -> Option<&str> {
+    let is_name = !GENERIC.contains(&name) && !name.contains(['.', ':', '/', ' ']);
+    let known = || ALIASES.iter().any(|(alias, _)| *alias == name);
+    (is_name || known()).then(|| canonical(name))
+}
+
+/// The provider of an address: its host, with the port if it has one, and its path.
+pub fn of_address(host: &str, path: &str) -> Option<&'static str> {
+    // A port is the end of a host, or another port.
+    let is_host = |known: &str| if known.starts_with(':') { host.ends_with(known) } else { host.contains(known) };
+    let by_host = HOSTS.iter().find(|(known, _)| is_host(known));
+    let by_path = || SERVERS.iter().find(|(part, _)| path.contains(part));
+    by_host.or_else(by_path).map(|(_, provider)| *provider)
+}
+
+/// The provider of bodies that have what only its have.
+pub fn of_bodies(request: Option<&Json>, response: Option<&Json>) -> Option<&'static str> {
+    let has = |body: Option<&Json>, key: &str| body.and_then(|body| body.get(key)).is_some();
+    let usage = response.and_then(|response| response.get("usage"));
+    let choice = response.and_then(|response| items(response, "choices").first());
+    let member = MEMBERS.iter().find(|(place, key, _)| match place {
+        Body::Request => has(request, key),
+        Body::Response => has(response, key),
+        Body::Usage => has(usage, key),
+        Body::Choice => has(choice, key),
+    });
+    let fingerprint = || response?.get("system_fingerprint")?.as_str().filter(|print| *print == "fp_ollama");
+    member.map(|(_, _, provider)| *provider).or_else(|| fingerprint().map(|_| "ollama"))
+}
+
+/// The path of an address, without its host, query and fragment.
+pub fn path_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest.find('/').map_or("", |at| &rest[at..]));
+    rest.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// The host of an address, with its port; empty if it has none.
+pub fn host_of(url: &str) -> &str {
+    url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default())
+}
+
+/// Provider and endpoint by address; `base` is the host of addresses that have none.
+pub fn place_of_url(base: &str, url: &str) -> (String, String) {
+    let host = Some(host_of(url)).filter(|host| !host.is_empty()).unwrap_or(base);
+    let path = path_of(url);
+    let provider = of_address(host, path);
+    let endpoint = PATHS.iter().find(|(end, _)| path.ends_with(end)).map(|(_, endpoint)| *endpoint);
+    let endpoint = match (provider, endpoint) {
+        (Some("ollama"), Some("chat")) => "openai-chat",
+        (Some("ollama"), None) if path.ends_with("/api/chat") => "chat",
+        (_, Some(endpoint)) => endpoint,
+        (_, None) => path.trim_start_matches('/'),
+    };
+    let provider = match (provider, endpoint) {
+        (Some(provider), _) => provider,
+        (None, "chat" | "responses") => "unknown-compat",
+        (None, "messages") => "anthropic",
+        (None, _) => host,
+    };
+    (provider.to_owned(), endpoint.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_tells_provider_and_endpoint() {
+        for (url, expected) in [
+            ("https://router.huggingface.co/v1/chat/completions", ("huggingface", "chat")),
+            ("https://models.github.ai/inference/chat/completions", ("github", "chat")),
+            ("https://ai-gateway.vercel.sh/v1/chat/completions", ("vercel-gateway", "chat")),
+            ("https://x.cognitiveservices.azure.com/openai/deployments/g/chat/completions?a=1", ("azure", "chat")),
+            ("https://api.siliconflow.cn/v1/chat/completions", ("siliconflow", "chat")),
+            ("http://localhost:1234/v1/chat/completions", ("lm-studio", "chat")),
+            ("http://localhost:12345/v1/chat/completions", ("unknown-compat", "chat")),
+            ("http://localhost:11434/v1/chat/completions", ("ollama", "openai-chat")),
+            ("https://api.openai.com/v1/embeddings", ("openai", "v1/embeddings")),
+            ("https://api.deepseek.com/v1/responses", ("deepseek", "responses")),
+            ("https://api.individual.githubcopilot.com/chat/completions", ("github-copilot", "chat")),
+            ("https://api.venice.ai/api/v1/chat/completions", ("venice", "chat")),
+            ("http://10.0.0.5/v1-openai/chat/completions", ("gpustack", "chat")),
+            ("https://x.example/api/v2/cortex/v1/chat/completions", ("snowflake", "chat")),
+            ("https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1/chat/completions", ("bedrock", "chat")),
+            ("https://generativelanguage.googleapis.com/v1beta/openai/chat/completions", ("gemini", "chat")),
+            (
+                "https://eu-aiplatform.googleapis.com/v1/projects/p/locations/l/endpoints/openapi/chat/completions",
+                ("vertex", "chat"),
+            ),
+        ] {
+            let (provider, endpoint) = place_of_url("", url);
+            assert_eq!((provider.as_str(), endpoint.as_str()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_a_provider_unless_it_is_a_placeholder_or_a_host() {
+        let told =
+            ["venice", "google", "llama.cpp", "unknown-compat", "openai-compat", "", "x.example", "localhost:80"];
+        let expected = [Some("venice"), Some("gemini"), Some("llama-cpp"), None, None, None, None, None];
+        assert_eq!(told.map(of_name), expected);
+    }
+
+    #[test]
+    fn what_only_one_provider_has_tells_whose_a_body_is() {
+        for (request, response, expected) in [
+            ("{}", r#"{"usage":{"cost_in_usd_ticks":5}}"#, Some("xai")),
+            (r#"{"venice_parameters":{}}"#, "{}", Some("venice")),
+            ("{}", r#"{"system_fingerprint":"fp_ollama"}"#, Some("ollama")),
+            ("{}", r#"{"system_fingerprint":"fp_1","choices":[{"message":{}}]}"#, None),
+            ("{}", r#"{"choices":[{"content_filter_results":{}}]}"#, Some("azure")),
+        ] {
+            let json = |text: &'static str| Json::parse(text.as_bytes()).unwrap();
+            assert_eq!(of_bodies(Some(&json(request)), Some(&json(response))), expected, "{response}");
+        }
+    }
+
+    #[test]
+    fn every_adapter_is_spelled_as_the_table_has_it() {
+        let adapters: Vec<&str> = super::super::dialect::adapters().map(|adapter| adapter.provider()).collect();
+        for (alias, provider) in ALIASES {
+            assert!(!adapters.contains(&alias) || alias == provider, "{alias} is an adapter's own name");
+        }
+        for known in
+            ["anthropic", "gemini", "vertex", "bedrock", "azure", "mistral", "xai", "together", "zai", "moonshot"]
+        {
+            assert!(adapters.contains(&known) && HOSTS.iter().any(|(_, provider)| *provider == known), "{known}");
+        }
+    }
+}
