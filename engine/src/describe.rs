@@ -67,7 +67,7 @@ pub struct SidecarDescription {
     pub missing: u64,
     /// Segments whose sidecar is damaged.
     pub damaged: u64,
-    /// Segments whose sidecar is of other rows or was made by other rules.
+    /// Segments whose sidecar is of another segment or was made by other rules.
     pub stale: u64,
     /// Bytes of those that are there.
     pub bytes: u64,

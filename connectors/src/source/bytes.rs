@@ -13,6 +13,8 @@ use crate::ConnectorError;
 #[derive(Debug)]
 pub struct SourceBytes {
     content: Content,
+    /// Bytes from the start that count.
+    length: usize,
     /// The spooled copy, deleted when the source isn't needed any more.
     _spool: Option<TempPath>,
 }
@@ -45,7 +47,7 @@ impl SourceBytes {
             0 => Content::Owned(Vec::new()),
             _ => Content::Mapped(map_file(&file).map_err(ConnectorError::io("can't map", path))?),
         };
-        Ok(SourceBytes { content, _spool: None })
+        Ok(SourceBytes { content, length: length as usize, _spool: None })
     }
 
     /// Maps a spooled copy, which lives as long as its bytes are used.
@@ -55,6 +57,12 @@ impl SourceBytes {
     pub fn map_spooled(path: TempPath) -> Result<SourceBytes, ConnectorError> {
         let mapped = SourceBytes::map(&path)?;
         Ok(SourceBytes { _spool: Some(path), ..mapped })
+    }
+
+    /// The first `length` bytes.
+    #[must_use]
+    pub fn cut(self, length: usize) -> SourceBytes {
+        SourceBytes { length: self.length.min(length), ..self }
     }
 
     /// True for a source of up to 64 MiB, which stays in memory when a pass went over it.
@@ -98,7 +106,7 @@ impl SourceBytes {
 
 impl From<Vec<u8>> for SourceBytes {
     fn from(bytes: Vec<u8>) -> Self {
-        SourceBytes { content: Content::Owned(bytes), _spool: None }
+        SourceBytes { length: bytes.len(), content: Content::Owned(bytes), _spool: None }
     }
 }
 
@@ -114,10 +122,12 @@ impl Deref for SourceBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.content {
+        let whole: &[u8] = match &self.content {
             Content::Mapped(map) => map,
             Content::Owned(bytes) => bytes,
-        }
+        };
+        // A mapping is at least as long as the file was when it was mapped.
+        whole.get(..self.length).unwrap_or(whole)
     }
 }
 
@@ -151,6 +161,12 @@ mod tests {
                 assert!(passed == expected, "{range:?} of {}", bytes.len());
             }
         }
+    }
+
+    #[test]
+    fn of_cut_bytes_the_first_are_left() {
+        let cut = |length| SourceBytes::from(b"abc".to_vec()).cut(length);
+        assert_eq!((&*cut(2), &*cut(9).cut(1), &*cut(9)), (&b"ab"[..], &b"a"[..], &b"abc"[..]));
     }
 
     #[test]

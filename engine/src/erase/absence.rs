@@ -25,7 +25,7 @@ use super::rows::OpenFile;
 use crate::error::{Context, Result};
 use crate::index::hexastore::{HEXASTORE_FILE, Hexastore};
 use crate::lake::{Lake, is_sealed_file};
-use crate::segment::{ADDRESSES_FILE, MappedFile, page_bodies};
+use crate::segment::{ADDRESSES_FILE, MappedFile, page_bodies, without_trailer};
 
 /// What the search found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -232,7 +232,7 @@ impl Search<'_> {
         if is_parquet {
             self.pages(path, bytes, groups, &mut found)?;
         } else if path.ends_with(HEXASTORE_FILE)
-            && let Some(Ok(store)) = Arc::into_inner(bytes.0).map(Hexastore::open)
+            && let Some(Ok(store)) = Arc::into_inner(bytes.0).map(|bytes| Hexastore::open(without_trailer(bytes)))
         {
             let mut scratch = Vec::new();
             store.each_term(|term| found.note(self.needles.count(term, &mut scratch), explained));

@@ -15,7 +15,7 @@ use super::watchlist::Watchlist;
 use super::words::{self, WORDS_FILE, WordSet};
 use crate::error::{Context, Result};
 use crate::lake::LakeLocation;
-use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
+use crate::segment::{ADDRESSES_FILE, AddressIndex, Binding, SegmentId};
 use crate::text::with_grain_if_any;
 
 /// Which of the indexes that nothing else depends on are built. The index of addresses always is.
@@ -319,13 +319,20 @@ pub(crate) fn addresses_of(
     column.as_string::<i32>().iter().map(|text| Ok(text.unwrap_or_default().parse()?)).collect()
 }
 
-/// Makes `files` the sidecars of `segment`, each all at once; answers how many bytes they have.
+/// Makes `files` the sidecars of `segment`, each all at once and with the trailer of `binding`; answers how many bytes they have.
 ///
 /// # Errors
 /// [`EngineError::File`](crate::error::EngineError::File).
-pub(crate) async fn publish(location: &LakeLocation, segment: &SegmentId, files: Vec<SidecarFile>) -> Result<u64> {
-    let bytes = files.iter().map(SidecarFile::size).sum();
-    for file in files {
+pub(crate) async fn publish(
+    location: &LakeLocation,
+    segment: &SegmentId,
+    binding: &Binding,
+    files: Vec<SidecarFile>,
+) -> Result<u64> {
+    let mut bytes = 0;
+    for mut file in files {
+        file.parts.push(binding.trailer(&file.parts));
+        bytes += file.size();
         let path = segment.sidecar(&file.name);
         let scratch = location.scratch_file()?;
         let write = move || {

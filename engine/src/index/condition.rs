@@ -13,7 +13,7 @@ use super::vectors::{VectorIndex, files_of};
 use super::words::{DamagedFilter, WordFilter};
 use crate::error::{Context, Result};
 use crate::lake::{Lake, Segment};
-use crate::segment::AddressIndex;
+use crate::segment::{AddressIndex, Binding, Unbound};
 
 /// The condition of a sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +24,7 @@ pub enum Condition {
     Missing,
     /// It isn't what was written.
     Damaged,
-    /// It is of other rows than the segment's, or was made by other rules.
+    /// It is of another segment, was made by other rules, or by a program before sidecars named their segment.
     Stale,
 }
 
@@ -63,49 +63,65 @@ const READING: usize = 4;
 /// [`EngineError::Delta`](crate::error::EngineError::Delta), [`EngineError::File`](crate::error::EngineError::File) if the
 /// sidecars can't be listed.
 pub async fn sidecar_states(lake: &Lake) -> Result<Vec<SidecarState>> {
-    let files = files_of(lake).await?;
-    let names: BTreeSet<String> = files.values().flatten().cloned().collect();
-    let names: Vec<String> = names.into_iter().collect();
+    let names = vector_files(lake).await?;
     let segments = lake.segments()?;
     let read: Vec<_> = segments.iter().map(|segment| states_of(lake, segment, &names)).collect();
     let states: Vec<Vec<Found>> = stream::iter(read).buffered(READING).try_collect().await?;
     Ok(named(states.into_iter().flatten().collect()))
 }
 
-/// A sidecar, and for vectors the model if it could be read.
-struct Found {
-    state: SidecarState,
+/// A sidecar that was looked at.
+pub(crate) struct Found {
+    pub(crate) state: SidecarState,
+    /// The file's name in the segment's folder.
+    pub(crate) file: String,
+    /// True if it belongs to another segment.
+    pub(crate) is_foreign: bool,
+    /// For vectors the model, if it could be read.
     model: Option<String>,
 }
 
-async fn states_of(lake: &Lake, segment: &Segment, vectors: &[String]) -> Result<Vec<Found>> {
-    let mut found = vec![state::<AddressIndex>(lake, segment, "addresses").await?];
+/// The names of the files of vectors that some segment of `lake` has.
+pub(crate) async fn vector_files(lake: &Lake) -> Result<Vec<String>> {
+    let files = files_of(lake).await?;
+    let names: BTreeSet<String> = files.into_values().flatten().collect();
+    Ok(names.into_iter().collect())
+}
+
+/// The sidecars that `segment` has or should have, `vectors` among them, each read whole.
+///
+/// # Errors
+/// [`EngineError::Connector`](crate::error::EngineError::Connector) if one that is there can't be read.
+pub(crate) async fn states_of(lake: &Lake, segment: &Segment, vectors: &[String]) -> Result<Vec<Found>> {
+    // Of a segment that can't be read, no sidecar can be used.
+    let binding = segment.binding(lake.location()).await.ok();
+    let mut found = vec![state::<AddressIndex>(lake, segment, binding, "addresses").await?];
     if segment.id.is_sealed() {
         // The others would tell what is sealed.
         return Ok(found);
     }
-    found.push(state::<Hexastore>(lake, segment, "hexastore").await?);
-    found.push(state::<SegmentText>(lake, segment, "fulltext").await?);
-    found.push(state::<WordFilter>(lake, segment, "words").await?);
+    found.push(state::<Hexastore>(lake, segment, binding, "hexastore").await?);
+    found.push(state::<SegmentText>(lake, segment, binding, "fulltext").await?);
+    found.push(state::<WordFilter>(lake, segment, binding, "words").await?);
     for file in vectors {
         let rows = segment.file.rows;
-        let check = move |bytes| match VectorIndex::open(bytes) {
-            Ok(index) => (fitting(index.segment_rows(), rows), Some(index.model().to_owned())),
-            Err(_) => (Condition::Damaged, None),
+        let check = move |content| match VectorIndex::open(content) {
+            Ok(index) => (Verdict::of_rows(index.segment_rows(), rows), Some(index.model().to_owned())),
+            Err(_) => (Verdict::Damaged, None),
         };
-        found.push(checked(lake, segment, file, file.clone(), check).await?);
+        found.push(checked(lake, segment, binding, file, file.clone(), check).await?);
     }
     Ok(found)
 }
 
-async fn state<S: Sidecar>(lake: &Lake, segment: &Segment, index: &str) -> Result<Found> {
+async fn state<S: Sidecar>(lake: &Lake, segment: &Segment, binding: Option<Binding>, index: &str) -> Result<Found> {
     let rows = segment.file.rows;
-    let check = move |bytes| match S::check(bytes) {
-        Ok(sidecar) => (fitting(sidecar.segment_rows(), rows), None),
-        Err(reason) if is_stale(&*reason) => (Condition::Stale, None),
-        Err(_) => (Condition::Damaged, None),
+    let check = move |content| match S::check(content) {
+        Ok(sidecar) => (Verdict::of_rows(sidecar.segment_rows(), rows), None),
+        Err(reason) if is_stale(&*reason) => (Verdict::Outdated, None),
+        Err(_) => (Verdict::Damaged, None),
     };
-    checked(lake, segment, S::FILE, index.to_owned(), check).await
+    checked(lake, segment, binding, S::FILE, index.to_owned(), check).await
 }
 
 /// True if what can't be used was whole, but made by other rules.
@@ -114,25 +130,61 @@ fn is_stale(reason: &(dyn Error + Send + Sync + 'static)) -> bool {
         || reason.downcast_ref() == Some(&DamagedFilter::OTHER_VERSION)
 }
 
-fn fitting(own: u64, segment: u64) -> Condition {
-    if own == segment { Condition::Fresh } else { Condition::Stale }
+/// What the bytes of a sidecar show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Fresh,
+    Damaged,
+    /// Whole, but made by other rules or by an earlier program.
+    Outdated,
+    /// Of another segment.
+    Foreign,
+}
+
+impl Verdict {
+    fn of_rows(own: u64, segment: u64) -> Verdict {
+        if own == segment { Verdict::Fresh } else { Verdict::Foreign }
+    }
+
+    const fn condition(self) -> Condition {
+        match self {
+            Verdict::Fresh => Condition::Fresh,
+            Verdict::Damaged => Condition::Damaged,
+            Verdict::Outdated | Verdict::Foreign => Condition::Stale,
+        }
+    }
 }
 
 async fn checked(
     lake: &Lake,
     segment: &Segment,
+    binding: Option<Binding>,
     file: &str,
     index: String,
-    check: impl FnOnce(SourceBytes) -> (Condition, Option<String>) + Send + 'static,
+    check: impl FnOnce(SourceBytes) -> (Verdict, Option<String>) + Send + 'static,
 ) -> Result<Found> {
     let path = segment.id.sidecar(file);
     let state = |condition, bytes| SidecarState { segment: segment.id.as_str().to_owned(), index, condition, bytes };
-    let Ok(bytes) = lake.location().read(&path).await else {
-        return Ok(Found { state: state(Condition::Missing, None), model: None });
+    let found = |state, is_foreign, model| Found { state, file: file.to_owned(), is_foreign, model };
+    let bytes = match lake.location().read(&path).await {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_not_found() => return Ok(found(state(Condition::Missing, None), false, None)),
+        Err(error) => return Err(error),
     };
     let size = bytes.len() as u64;
-    let (condition, model) = tokio::task::spawn_blocking(move || check(bytes)).await.file("can't check", &path)?;
-    Ok(Found { state: state(condition, Some(size)), model })
+    let check = move || match binding.map(|binding| binding.check(&bytes)) {
+        Some(Ok(content)) => check(bytes.cut(content)),
+        Some(Err(Unbound::Damaged)) => (Verdict::Damaged, None),
+        Some(Err(Unbound::Other)) => (Verdict::Foreign, None),
+        // A whole one of an earlier program, or one that was cut off.
+        Some(Err(Unbound::Unnamed)) => match check(bytes) {
+            (Verdict::Damaged, model) => (Verdict::Damaged, model),
+            (_, model) => (Verdict::Outdated, model),
+        },
+        None => (Verdict::Outdated, None),
+    };
+    let (verdict, model) = tokio::task::spawn_blocking(check).await.file("can't check", &path)?;
+    Ok(found(state(verdict.condition(), Some(size)), verdict == Verdict::Foreign, model))
 }
 
 /// Vectors are called by their model, which any whole file of the same name tells; by their file if none does.

@@ -31,6 +31,7 @@ pub mod words;
 pub use builder::{IndexBuilder, IndexKinds, IndexPart, SidecarFile};
 pub(crate) use builder::{Watch, addresses_of, publish};
 pub use condition::{Condition, SidecarState, sidecar_states};
+pub(crate) use condition::{Found as FoundSidecar, states_of, vector_files};
 pub use facts::RowFacts;
 pub use reindex::{ReindexReport, reindex};
 pub use sidecars::{Sidecar, Sidecars, open_sidecar};

@@ -20,7 +20,7 @@ use super::vectors::VectorIndex;
 use super::words::WordFilter;
 use crate::error::{Context, EngineError};
 use crate::lake::{Lake, LakeLocation, Segment};
-use crate::segment::{ADDRESSES_FILE, AddressIndex, SegmentId};
+use crate::segment::{ADDRESSES_FILE, AddressIndex, Binding, SegmentId, Unbound};
 
 /// A sidecar that is one file.
 pub trait Sidecar: Sized + Send + Sync + 'static {
@@ -86,11 +86,20 @@ pub async fn open_sidecar<S: Sidecar>(
     location: &LakeLocation,
     segment: &Segment,
 ) -> Result<S, Box<dyn Error + Send + Sync>> {
-    let bytes = location.read(&segment.id.sidecar(S::FILE)).await?;
-    let sidecar = tokio::task::spawn_blocking(|| S::check(bytes)).await??;
+    open_bound(location, segment, &segment.binding(location).await?).await
+}
+
+/// [`open_sidecar`] of a segment whose `binding` is known.
+async fn open_bound<S: Sidecar>(
+    location: &LakeLocation,
+    segment: &Segment,
+    binding: &Binding,
+) -> Result<S, Box<dyn Error + Send + Sync>> {
+    let content = binding.unwrap(location.read(&segment.id.sidecar(S::FILE)).await?)?;
+    let sidecar = tokio::task::spawn_blocking(|| S::check(content)).await??;
     match sidecar.segment_rows() == segment.file.rows {
         true => Ok(sidecar),
-        false => Err("it is of another segment".into()),
+        false => Err(Unbound::Other.into()),
     }
 }
 
@@ -117,6 +126,8 @@ type Held<T> = tokio::sync::Mutex<Option<(Vec<SegmentId>, Arc<T>)>>;
 /// The sidecars of one segment; `None` once opening one has failed.
 #[derive(Debug, Default)]
 struct Shelf {
+    /// What the sidecars must be bound to; `None` if the data file can't be read.
+    binding: OnceCell<Option<Binding>>,
     addresses: OnceCell<Option<Arc<AddressIndex>>>,
     hexastore: OnceCell<Option<Arc<Hexastore>>>,
     text: OnceCell<Option<Arc<SegmentText>>>,
@@ -128,11 +139,17 @@ struct Shelf {
     vectors: tokio::sync::Mutex<HashMap<String, Arc<VectorIndex>>>,
 }
 
+impl Shelf {
+    async fn binding(&self, location: &LakeLocation, segment: &Segment) -> Option<Binding> {
+        *self.binding.get_or_init(|| async { segment.binding(location).await.ok() }).await
+    }
+}
+
 impl Sidecars {
     /// The address index of `segment`; `None`, with a warning the first time, if there is none that can be used.
     pub async fn addresses(&self, location: &LakeLocation, segment: &Segment) -> Option<Arc<AddressIndex>> {
         let shelf = self.shelf(&segment.id);
-        shelf.addresses.get_or_init(|| open(location, segment)).await.clone()
+        shelf.addresses.get_or_init(|| open(location, segment, &shelf)).await.clone()
     }
 
     /// What is asked of nearly every row, for each of `segments`; `None` if it isn't known of all of them, because their
@@ -165,7 +182,7 @@ impl Sidecars {
             return None;
         }
         let shelf = self.shelf(&segment.id);
-        shelf.hexastore.get_or_init(|| open(location, segment)).await.clone()
+        shelf.hexastore.get_or_init(|| open(location, segment, &shelf)).await.clone()
     }
 
     /// The full-text index of `segment`; `None`, with a warning the first time, if there is none that can be used.
@@ -174,7 +191,7 @@ impl Sidecars {
             return None;
         }
         let shelf = self.shelf(&segment.id);
-        shelf.text.get_or_init(|| open(location, segment)).await.clone()
+        shelf.text.get_or_init(|| open(location, segment, &shelf)).await.clone()
     }
 
     /// The word filter of `segment`; `None` if there is none that can be used.
@@ -183,7 +200,7 @@ impl Sidecars {
             return None;
         }
         let shelf = self.shelf(&segment.id);
-        shelf.words.get_or_init(|| open(location, segment)).await.clone()
+        shelf.words.get_or_init(|| open(location, segment, &shelf)).await.clone()
     }
 
     /// The full text of all of `lake`'s segments. Of a segment without a usable index it is read now, and held in memory.
@@ -266,8 +283,11 @@ impl Sidecars {
             return Ok(Arc::clone(index));
         }
         let bytes = location.read(&segment.id.sidecar(name)).await?;
-        let index = tokio::task::spawn_blocking(|| VectorIndex::open(bytes)).await.file("can't open", name)?;
         let unusable = |reason: String| EngineError::Vectors(format!("those of {}: {reason}", segment.id.as_str()));
+        let binding = shelf.binding(location, segment).await;
+        let binding = binding.ok_or_else(|| unusable("the segment's data file can't be read".to_owned()))?;
+        let content = binding.unwrap(bytes).map_err(|reason| unusable(reason.to_string()))?;
+        let index = tokio::task::spawn_blocking(|| VectorIndex::open(content)).await.file("can't open", name)?;
         let index = index.map_err(|damage| unusable(damage.to_string()))?;
         if index.segment_rows() != segment.file.rows {
             return Err(unusable("they are of another segment".to_owned()));
@@ -305,8 +325,12 @@ impl Sidecars {
     }
 }
 
-async fn open<S: Sidecar>(location: &LakeLocation, segment: &Segment) -> Option<Arc<S>> {
-    match open_sidecar::<S>(location, segment).await {
+async fn open<S: Sidecar>(location: &LakeLocation, segment: &Segment, shelf: &Shelf) -> Option<Arc<S>> {
+    let opened = match shelf.binding(location, segment).await {
+        Some(binding) => open_bound::<S>(location, segment, &binding).await,
+        None => Err("the segment's data file can't be read".into()),
+    };
+    match opened {
         Ok(sidecar) => Some(Arc::new(sidecar)),
         Err(reason) => {
             tracing::warn!(

@@ -75,7 +75,7 @@ pub use table::{Change, DataFile, Table};
 
 use crate::error::{EngineError, Result};
 use crate::index::Sidecars;
-use crate::segment::SegmentId;
+use crate::segment::{Binding, SegmentId};
 
 /// The version of the lake's layout that this program writes.
 pub const FORMAT_VERSION: u32 = 2;
@@ -113,6 +113,17 @@ pub struct Segment {
     pub id: SegmentId,
     /// Its data file.
     pub file: DataFile,
+}
+
+impl Segment {
+    /// What its sidecars are bound to. Reads the footer of the data file.
+    ///
+    /// # Errors
+    /// As [`Binding::of_segment`].
+    pub(crate) async fn binding(&self, location: &LakeLocation) -> Result<Binding> {
+        let path = object_store::path::Path::from(format!("{GRAINS}/{}", self.file.name));
+        Binding::of_segment(location, &self.id, &path, self.file.size).await
+    }
 }
 
 impl Lake {

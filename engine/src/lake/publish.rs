@@ -5,7 +5,7 @@ use gristmill_connectors::source::SourceBytes;
 use super::Lake;
 use super::table::{Change, DataFile};
 use crate::error::{Context, Result};
-use crate::segment::{ADDRESSES_FILE, AddressIndex, WrittenSegment};
+use crate::segment::{ADDRESSES_FILE, AddressIndex, Binding, WrittenSegment};
 
 impl Lake {
     /// Puts the files of `segment` at their places and adds it to `change`. Answers its address index.
@@ -31,13 +31,15 @@ impl Lake {
         let path = self.grains.path_of(&name);
         async move {
             let id = segment.id;
-            let sidecars = crate::index::publish(&location, &id, segment.sidecars);
+            let binding = Binding::of_file(&id, segment.data.as_file())?;
+            let sidecars = crate::index::publish(&location, &id, &binding, segment.sidecars);
             // Both wait for the disk.
             let (sidecars, data) = tokio::join!(sidecars, location.publish(segment.data, &path));
             sidecars?;
             data?;
             let bytes: SourceBytes = location.read(&id.sidecar(ADDRESSES_FILE)).await?;
-            let index = AddressIndex::open(bytes).file("can't read the sidecars of", id.as_str())?;
+            let content = binding.unwrap(bytes).file("can't read the sidecars of", id.as_str())?;
+            let index = AddressIndex::open(content).file("can't read the sidecars of", id.as_str())?;
             Ok((DataFile::new(name, segment.file), index))
         }
     }

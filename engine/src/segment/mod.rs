@@ -13,8 +13,10 @@
 //! | `splice` | and a column that loses some rows, with the pages that lose none? |
 //! | `pages` | where do the pages of a file lie? |
 //! | `addresses` | which row of the segment has this address? |
+//! | `binding` | of which segment is a sidecar? |
 
 mod addresses;
+mod binding;
 mod column;
 mod copy;
 mod footer;
@@ -27,6 +29,8 @@ mod splice;
 mod write;
 
 pub use addresses::{ADDRESSES_FILE, AddressIndex};
+pub use binding::Unbound;
+pub(crate) use binding::{Binding, without_trailer};
 pub(crate) use copy::CopySource;
 pub(crate) use footer::{footer_of, mask_of};
 pub use layout::{ROW_GROUP_ROWS, grains_properties, unsorted_grains_properties};

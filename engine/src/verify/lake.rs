@@ -14,6 +14,7 @@ use super::row_group::OpenSegment;
 use super::tables::{TablesCheck, check_local_file, problem};
 use crate::crew::Crew;
 use crate::error::{EngineError, Result};
+use crate::index::{states_of, vector_files};
 use crate::lake::{ACCEPT, Lake, LakeLocation, Segment};
 use crate::progress::WorkProgress;
 use crate::segment::SegmentReader;
@@ -48,6 +49,7 @@ pub async fn verify_lake(
         budget: part.budget(lake_bytes),
         coverage: Coverage { tables, certificates: 0, row_groups: 0, complete: false, file_bytes: 0, lake_bytes },
         jobs: 0,
+        vectors: vector_files(lake).await?,
     };
     patrol.tally.add(0, findings);
     let next = patrol.go(round(segments, cursor.as_ref())).await?;
@@ -101,6 +103,8 @@ struct Patrol<'l> {
     budget: u64,
     coverage: Coverage,
     jobs: u64,
+    /// The names of the files of vectors that segments have.
+    vectors: Vec<String>,
 }
 
 impl Patrol<'_> {
@@ -142,6 +146,7 @@ impl Patrol<'_> {
         };
         if visit.from == 0 && self.part.has(&segment.id, 0) {
             self.digest(visit).await?;
+            self.check_sidecars(segment).await?;
         }
         let keys = self.lake.keys_to_read(&segment.file.name)?;
         let opened = OpenSegment { reader, keys, name };
@@ -192,6 +197,17 @@ impl Patrol<'_> {
         if let Some((number, findings)) = self.crew.start(job).await? {
             self.tally.add(number, findings);
         }
+        Ok(())
+    }
+
+    /// Checks the checksums of the sidecars of `segment`, and that they are bound to it.
+    async fn check_sidecars(&mut self, segment: &Segment) -> Result<()> {
+        let mut findings = Findings::default();
+        for found in states_of(self.lake, segment, &self.vectors).await? {
+            findings.sidecar(&segment.id, &found, self.options.problems);
+        }
+        self.jobs += 1;
+        self.tally.add(self.jobs, findings);
         Ok(())
     }
 

@@ -8,6 +8,9 @@ use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::Marks;
 use serde::Serialize;
 
+use crate::index::{Condition, FoundSidecar};
+use crate::segment::SegmentId;
+
 /// The result of a verification. `checked` is always `ok` + `bad`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct VerifyReport {
@@ -203,6 +206,27 @@ impl Findings {
         if self.problems.len() < limit {
             self.problems.push(problem);
         }
+    }
+}
+
+/// Counted for a sidecar that isn't there.
+const MISSING: &str = "sidecar_missing";
+
+/// Counted for a whole sidecar that is read past because other rules or an earlier program made it.
+const OUTDATED: &str = "sidecar_outdated";
+
+impl Findings {
+    /// Counts a sidecar of `segment`. One that is missing or outdated makes answers slower and is no damage.
+    pub(super) fn sidecar(&mut self, segment: &SegmentId, found: &FoundSidecar, limit: usize) {
+        let (code, message) = match (found.state.condition, found.is_foreign) {
+            (Condition::Fresh, _) => return,
+            (Condition::Missing, _) => return self.mark(MISSING, 1),
+            (Condition::Stale, false) => return self.mark(OUTDATED, 1),
+            (Condition::Stale, true) => (ErrorCode::Integrity, "the sidecar is of another segment and isn't used"),
+            (Condition::Damaged, _) => (ErrorCode::Corrupt, "the sidecar is damaged and isn't used"),
+        };
+        let file = segment.sidecar(&found.file);
+        self.bad(Problem::new(file.as_ref(), -1, &GrainError::new(code, message)).of_grains(), limit);
     }
 }
 

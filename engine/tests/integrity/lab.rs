@@ -28,11 +28,15 @@ impl Lab {
     pub async fn new(segments: u64, rows: usize, sealed: bool) -> Lab {
         let lab = Lab { folder: tempfile::tempdir().unwrap(), sealed };
         for number in 0..segments {
-            let grains = Corpus { seed: 11, people: 9 }.block(number).unwrap().grains;
-            let blobs: Vec<Vec<u8>> = grains.into_iter().take(rows).map(|grain| grain.blob).collect();
-            lab.ingest(&format!("{number}.frames"), &blobs).await;
+            lab.ingest(&format!("{number}.frames"), &lab.blobs(number, rows)).await;
         }
         lab
+    }
+
+    /// The blobs of the segment `number`.
+    pub fn blobs(&self, number: u64, rows: usize) -> Vec<Vec<u8>> {
+        let grains = Corpus { seed: 11, people: 9 }.block(number).unwrap().grains;
+        grains.into_iter().take(rows).map(|grain| grain.blob).collect()
     }
 
     /// Ingests `blobs` as one source.

@@ -65,7 +65,7 @@ pub async fn index_vectors(lake: &Lake, source: &VectorSource) -> Result<VectorR
         let (own, rows) = (source.clone(), segment.file.rows);
         let made = tokio::task::spawn_blocking(move || Collected::of(bytes, &own).map(|found| found.files(rows)));
         let (files, counts) = made.await.file("can't index", &path)?.file("can't index", &path)?;
-        report.bytes += publish(lake.location(), &segment.id, files).await?;
+        report.bytes += publish(lake.location(), &segment.id, &segment.binding(lake.location()).await?, files).await?;
         lake.sidecars().forget(&segment.id);
         report.segments += 1;
         report.missing += counts.missing;

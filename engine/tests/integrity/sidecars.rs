@@ -1,0 +1,79 @@
+//! A sidecar answers for its own segment only.
+
+use std::path::{Path, PathBuf};
+
+use gristmill_engine::index::{Condition, IndexKinds, open_sidecar, reindex, sidecar_states};
+use gristmill_engine::segment::AddressIndex;
+use gristmill_schemas::address::ContentAddress;
+
+use crate::lab::Lab;
+
+const FILES: [&str; 4] = ["addresses.bin", "hexastore.bin", "fulltext.bin", "words.bin"];
+
+/// The sidecars `name` of two segments.
+async fn pair(lab: &Lab, name: &str) -> [PathBuf; 2] {
+    let segments = lab.lake().await.segments().unwrap();
+    let path = |number: usize| lab.path("index").join(segments[number].id.as_str()).join(name);
+    [path(0), path(1)]
+}
+
+fn swap([left, right]: &[PathBuf; 2]) {
+    let bytes = |path: &Path| std::fs::read(path).unwrap();
+    let (first, second) = (bytes(left), bytes(right));
+    std::fs::write(left, second).unwrap();
+    std::fs::write(right, first).unwrap();
+}
+
+async fn conditions(lab: &Lab, index: &str) -> Vec<Condition> {
+    let states = sidecar_states(&lab.lake().await).await.unwrap();
+    states.into_iter().filter(|state| state.index == index).map(|state| state.condition).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sidecar_of_another_segment_with_as_many_rows_is_never_used_and_verify_reports_it() {
+    let lab = Lab::new(2, 60, false).await;
+    let report = lab.verify().await;
+    assert_eq!((report.bad, report.marks.get("sidecar_outdated")), (0, None), "{:#?}", report.problems);
+    for (file, index) in FILES.into_iter().zip(["addresses", "hexastore", "fulltext", "words"]) {
+        let files = pair(&lab, file).await;
+        assert_eq!(conditions(&lab, index).await, [Condition::Fresh; 2], "{file}");
+        swap(&files);
+        assert_eq!(conditions(&lab, index).await, [Condition::Stale; 2], "{file}");
+        let report = lab.verify().await;
+        let found: Vec<&str> = report.problems.iter().map(|problem| problem.source.as_str()).collect();
+        assert_eq!(found.len(), 2, "{file}: {found:?}");
+        assert!(found.iter().all(|source| source.ends_with(file)), "{file}: {found:?}");
+        assert!(report.problems.iter().all(|problem| problem.repair == Some("gristmill repair")));
+        swap(&files);
+    }
+    assert_eq!(lab.verify().await.bad, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_swapped_or_old_address_indexes_grains_still_come_in_once() {
+    let lab = Lab::new(2, 60, false).await;
+    let blobs = lab.blobs(0, 60);
+    let rows = || async { lab.lake().await.segments().unwrap().iter().map(|segment| segment.file.rows).sum::<u64>() };
+    let files = pair(&lab, "addresses.bin").await;
+    swap(&files);
+    lab.ingest("again.frames", &[&blobs[..], &lab.blobs(1, 60)[..]].concat()).await;
+    assert_eq!(rows().await, 120);
+    // As a program before sidecars named their segment left it: without the trailer.
+    swap(&files);
+    for file in &files {
+        let bytes = std::fs::read(file).unwrap();
+        std::fs::write(file, &bytes[..bytes.len() - 112]).unwrap();
+    }
+    assert_eq!(conditions(&lab, "addresses").await, [Condition::Stale; 2]);
+    let report = lab.verify().await;
+    assert_eq!((report.bad, report.marks.get("sidecar_outdated")), (0, Some(&2)), "{:#?}", report.problems);
+    lab.ingest("once more.frames", &[&blobs[30..], &blobs[..30]].concat()).await;
+    assert_eq!(rows().await, 120);
+    let lake = lab.lake().await;
+    let report = reindex(&lake, IndexKinds::ALL, false).await.unwrap();
+    assert_eq!((report.rebuilt, report.whole), (2, 0));
+    assert_eq!(conditions(&lab, "addresses").await, [Condition::Fresh; 2]);
+    let segment = lake.segments().unwrap().remove(0);
+    let index: AddressIndex = open_sidecar(lake.location(), &segment).await.unwrap();
+    assert!(blobs.iter().all(|blob| index.row_of(&ContentAddress::of(blob)).is_some()));
+}
