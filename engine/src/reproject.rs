@@ -206,7 +206,8 @@ impl<'b> Cells<'b> {
         if state.is_some() {
             return None;
         }
-        if keys.is_some_and(|keys| keys.is_erased(self.blobs.value(row))) {
+        let address = self.addresses.is_valid(row).then(|| self.addresses.value(row).parse().ok()).flatten();
+        if keys.is_some_and(|keys| keys.is_erased(address.as_ref(), self.blobs.value(row))) {
             *state = Some(RowState::Erased);
             return None;
         }

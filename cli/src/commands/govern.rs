@@ -6,7 +6,7 @@ use std::path::Path;
 use gristmill_engine::apply::{Answer, ApplyOptions, apply as run_apply};
 use gristmill_engine::erase::{
     Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, disclose, erase as run_erasure,
-    names_nobody, plan as run_plan, verify as check,
+    names_nobody, plan as run_plan, plan_disclosure, verify as check,
 };
 use gristmill_engine::lake::AuditVerdict;
 
@@ -124,7 +124,7 @@ pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outco
     }
     let request = request(&arguments.selector)?;
     let mut lake = context.open_lake().await?;
-    let (plan, survey) = run_plan(&mut lake, &request, context.threads()).await?;
+    let (plan, survey) = plan_disclosure(&mut lake, &request, context.threads()).await?;
     // Without a keyring the audit entry says what was done and not, under a pseudonym, for whom.
     let key =
         keyring(&context.common.keys).ok().map(|keyring| keyring.derive("gristmill/erasure/pseudonyms")).transpose()?;

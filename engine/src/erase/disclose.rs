@@ -2,7 +2,7 @@
 
 use chrono::Utc;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, STATE};
+use gristmill_schemas::columns::{IdentityColumn, STATE, is_sealed};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use serde::Serialize;
 
@@ -78,6 +78,10 @@ pub async fn disclose(
             let blobs = batch.column(0).as_binary::<i32>();
             for (blob, found) in blobs.iter().zip(&mut found) {
                 let blob = blob.unwrap_or_default();
+                // An erased row stays at its place, with nothing in it that could be read.
+                if file.keys().is_some_and(|keys| is_sealed(blob) || keys.hides(&found.address)) {
+                    continue;
+                }
                 write(&disclosed("grains", found.address, found.reasons, found.bar.clone(), blob)?)?;
                 count += 1;
             }

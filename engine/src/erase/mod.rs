@@ -49,5 +49,5 @@ pub use matcher::{Hits, Matcher, NOBODY, PersonNumber};
 pub use plan::{Exclusion, Plan, Selected, Spelling};
 pub use reason::{Bar, Judge, Reason, Reasons};
 pub use request::{Extent, Person, Request, names_nobody};
-pub use run::{Erased, Order, erase, plan};
+pub use run::{Erased, Order, erase, plan, plan_disclosure};
 pub use survey::{Found, FoundReject, Survey};

@@ -91,11 +91,23 @@ const ROUNDS: usize = 5;
 /// People whose pseudonyms a certificate lists one by one.
 const PSEUDONYMS_LISTED: usize = 10_000;
 
-/// Surveys `lake` for `request`; changes nothing.
+/// Surveys `lake` for an erasure by `request`; changes nothing. Finds what was erased before and can be read again, because an erasure
+/// was interrupted or an old copy of the keyring was restored.
+///
+/// # Errors
+/// As [`plan_disclosure`].
+pub async fn plan(lake: &mut Lake, request: &Request, threads: usize) -> Result<(Plan, Survey)> {
+    lake.reveal_erased(true);
+    let planned = plan_disclosure(lake, request, threads).await;
+    lake.reveal_erased(false);
+    planned
+}
+
+/// Surveys `lake` for what can be handed out by `request`; changes nothing. What was erased stays hidden.
 ///
 /// # Errors
 /// [`EngineError::Request`] if it names nobody; what the lake says.
-pub async fn plan(lake: &mut Lake, request: &Request, threads: usize) -> Result<(Plan, Survey)> {
+pub async fn plan_disclosure(lake: &mut Lake, request: &Request, threads: usize) -> Result<(Plan, Survey)> {
     if request.is_empty() {
         return Err(EngineError::Request(
             "the request names nobody: give --user, --subject, --did, --session, --subjects, --consent, \
@@ -114,13 +126,20 @@ pub async fn plan(lake: &mut Lake, request: &Request, threads: usize) -> Result<
 /// [`EngineError::Policy`] if something was found and nothing of it may go; [`EngineError::Key`] without a key to sign with;
 /// [`EngineError::Conflict`]; what the lake says. An erasure that was begun goes on with the next run.
 pub async fn erase(lake: &mut Lake, request: &Request, order: &Order) -> Result<Erased> {
+    lake.reveal_erased(true);
+    let erased = erase_revealed(lake, request, order).await;
+    lake.reveal_erased(false);
+    erased
+}
+
+async fn erase_revealed(lake: &mut Lake, request: &Request, order: &Order) -> Result<Erased> {
     let started = Instant::now();
     // Asked for first: nothing is erased that can't be certified.
     order.keyring.signing_key(&order.signing_key)?;
     let key = order.keyring.derive(PSEUDONYMS)?;
     names_nobody(&order.ground, request)?;
     let digest = keyed_hash(&key, request.canonical()?.as_bytes());
-    let (plan, survey) = plan(lake, request, order.threads).await?;
+    let (plan, survey) = plan_disclosure(lake, request, order.threads).await?;
     let left = Journal::load(lake, &digest, &key).await?;
     if left.is_none() && !plan.has_work() {
         let kept: u64 = plan.excluded.iter().filter(|(reason, _)| *reason != "not_selected").map(|(_, n)| n).sum();

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::SEALED_MAGIC;
@@ -27,14 +27,18 @@ use super::Secret;
 use super::keyring::{seal_bound, unseal_bound};
 use super::store::{Ending, KeyId, KeyStore, PersonKey};
 use crate::error::{EngineError, Result};
+use crate::lake::ErasedGrains;
 
-/// The keys of one lake, open.
+/// The keys of one lake, open. Clones share what they hold.
+#[derive(Clone)]
 pub struct LakeKeys {
-    store: Box<dyn KeyStore>,
+    store: Arc<dyn KeyStore>,
     index: Hmac<Sha256>,
     people: Secret,
     check: String,
-    held: RwLock<Held>,
+    held: Arc<RwLock<Held>>,
+    /// Grains that stay erased whatever keys there are.
+    hidden: ErasedGrains,
 }
 
 /// Keys by person and generation.
@@ -69,12 +73,14 @@ impl LakeKeys {
     ///
     /// # Errors
     /// [`EngineError::Key`].
-    pub fn open(store: Box<dyn KeyStore>, lake: &str) -> Result<LakeKeys> {
+    pub fn open(store: impl Into<Arc<dyn KeyStore>>, lake: &str) -> Result<LakeKeys> {
+        let store = store.into();
         let secret = |purpose: &str| store.derive(&format!("gristmill/lake/{purpose}/1\n{lake}"));
         let index = Hmac::<Sha256>::new_from_slice(&*secret("index")?);
         let index = index.map_err(|_| EngineError::Key("a key has the wrong length".to_owned()))?;
         let check = hex::encode(index.clone().chain_update(b"check").finalize().into_bytes());
-        let keys = LakeKeys { index, people: secret("people")?, check, held: RwLock::default(), store };
+        let (people, held, hidden) = (secret("people")?, Arc::default(), ErasedGrains::default());
+        let keys = LakeKeys { index, people, check, held, hidden, store };
         keys.hold(keys.store.load()?)?;
         Ok(keys)
     }
@@ -84,9 +90,20 @@ impl LakeKeys {
         self.held.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
+    /// The same keys, for which the grains in `hidden` are erased even where their keys are back, from an old copy of the keyring.
+    pub(crate) fn hiding(&self, hidden: ErasedGrains) -> LakeKeys {
+        LakeKeys { hidden, ..self.clone() }
+    }
+
+    /// True if the grain called `address` stays erased whatever keys there are. Costs one short hash, and nothing if nothing was
+    /// erased.
+    pub fn hides(&self, address: &ContentAddress) -> bool {
+        !self.hidden.is_empty() && self.hidden.contains(address)
+    }
+
     /// The store that the keys came from.
-    pub(crate) fn into_store(self) -> Box<dyn KeyStore> {
-        self.store
+    pub(crate) fn store(&self) -> Arc<dyn KeyStore> {
+        Arc::clone(&self.store)
     }
 
     /// What tells this lake's keys from all others, and nothing else.
@@ -178,6 +195,9 @@ impl LakeKeys {
     /// # Errors
     /// [`EngineError::Key`] if there is no key for it, its key was replaced, or it was changed.
     pub fn unseal(&self, address: &ContentAddress, envelope: &[u8]) -> Result<Unsealed> {
+        if self.hides(address) {
+            return Ok(Unsealed::Erased);
+        }
         self.unseal_with(address.as_bytes(), envelope)
     }
 
@@ -215,8 +235,11 @@ impl LakeKeys {
         })
     }
 
-    /// True if the key of `envelope` was destroyed.
-    pub fn is_erased(&self, envelope: &[u8]) -> bool {
+    /// True if the grain called `address` was erased from the lake, or the key of its `envelope` was destroyed.
+    pub fn is_erased(&self, address: Option<&ContentAddress>, envelope: &[u8]) -> bool {
+        if address.is_some_and(|address| self.hides(address)) {
+            return true;
+        }
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         let key = key_of(envelope).and_then(|(id, generation)| held.get(&id)?.get(&generation));
         matches!(key, Some(Err(Ending::Destroyed)))
@@ -309,7 +332,7 @@ mod tests {
 
     fn keys(folder: &std::path::Path, lake: &str) -> LakeKeys {
         let keyring = Keyring::open_or_create(&folder.join("keyring.json"), "p").unwrap();
-        LakeKeys::open(Box::new(FileKeys::beside(keyring).unwrap()), lake).unwrap()
+        LakeKeys::open(Arc::new(FileKeys::beside(keyring).unwrap()) as Arc<dyn KeyStore>, lake).unwrap()
     }
 
     #[test]
@@ -343,7 +366,7 @@ mod tests {
         mine.end(&[(mine.id_of(Some("ann")), 1)], Ending::Destroyed).unwrap();
         for keys in [&mine, &keys(folder.path(), "lake")] {
             assert_eq!(keys.unseal(&address, &ann).unwrap(), Unsealed::Erased);
-            assert!(keys.is_erased(&ann) && !keys.is_erased(&bob));
+            assert!(keys.is_erased(None, &ann) && !keys.is_erased(None, &bob));
             assert!([&bob, &nobody].iter().all(|other| keys.unseal(&address, other).unwrap() != Unsealed::Erased));
         }
         mine.prepare([Some("ann")]).unwrap();

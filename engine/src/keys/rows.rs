@@ -166,15 +166,19 @@ impl LakeKeys {
         take_record_batch(&sealed, &UInt32Array::from(order)).file("can't sort", "a segment")
     }
 
-    /// The rows of `batch`, sealed or not, whose keys weren't destroyed.
+    /// The rows of `batch`, sealed or not, but for sealed ones that were erased.
     ///
     /// # Errors
     /// [`EngineError::File`] if it has no blobs.
     pub(crate) fn without_erased(&self, batch: RecordBatch) -> Result<RecordBatch> {
-        let cells = batch.column_by_name(IdentityColumn::Blob.name()).and_then(|column| column.as_binary_opt::<i32>());
-        let cells = cells.ok_or("no blobs").file("can't read", "a segment")?;
-        let stays: BooleanArray =
-            cells.iter().map(|cell| Some(!cell.is_some_and(|cell| self.is_erased(cell)))).collect();
+        let addresses = batch.column_by_name(NEEDED[0]).and_then(|column| column.as_string_opt::<i32>());
+        let cells = batch.column_by_name(NEEDED[1]).and_then(|column| column.as_binary_opt::<i32>());
+        let (addresses, cells) = addresses.zip(cells).ok_or("no blobs").file("can't read", "a segment")?;
+        let is_gone = |(address, cell): (Option<&str>, Option<&[u8]>)| {
+            let address = address.and_then(|text| text.parse().ok());
+            cell.is_some_and(|cell| is_sealed(cell) && self.is_erased(address.as_ref(), cell))
+        };
+        let stays: BooleanArray = addresses.iter().zip(cells).map(|row| Some(!is_gone(row))).collect();
         match stays.false_count() {
             0 => Ok(batch),
             _ => filter_record_batch(&batch, &stays).file("can't read", "a segment"),
@@ -190,10 +194,11 @@ impl LakeKeys {
             if !is_sealed(cells.value(row)) {
                 return Err(damaged()).file("can't open", "a segment");
             }
-            if only_open {
-                return Ok(if self.is_erased(cells.value(row)) { Row::Erased } else { Row::Clear(Vec::new()) });
-            }
             let address: ContentAddress = addresses.value(row).parse().file("can't open", "a segment")?;
+            if only_open {
+                let is_erased = self.is_erased(Some(&address), cells.value(row));
+                return Ok(if is_erased { Row::Erased } else { Row::Clear(Vec::new()) });
+            }
             match self.unseal(&address, cells.value(row))? {
                 Unsealed::Erased => Ok(Row::Erased),
                 Unsealed::Clear(bytes) => match Clear::of(&bytes) {

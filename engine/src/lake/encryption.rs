@@ -9,7 +9,7 @@ use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use serde::{Deserialize, Serialize};
 
-use super::{Lake, LakeLocation, SegmentId};
+use super::{ErasedGrains, Lake, LakeLocation, SegmentId};
 use crate::error::{Context, EngineError, Result};
 use crate::keys::{KeyStore, LakeKeys, random};
 
@@ -33,6 +33,19 @@ pub(super) struct Encryption {
     marker: Option<Marker>,
     keys: Option<Arc<LakeKeys>>,
     sealed_left_out: bool,
+    hidden: Hidden,
+}
+
+/// The grains that sealed files hide because they were erased, even if their keys come back with an old copy of the keyring.
+#[derive(Debug, Clone, Default)]
+struct Hidden {
+    grains: ErasedGrains,
+    /// The version of the table `erased` that they are of; `None` before they were read.
+    version: Option<u64>,
+    /// Why they can't be told.
+    fault: Option<Arc<EngineError>>,
+    /// True while an erasure works, which has to find what it removes.
+    revealed: bool,
 }
 
 impl Encryption {
@@ -67,6 +80,10 @@ impl Lake {
     /// # Errors
     /// [`EngineError::Key`] if the lake was encrypted with others.
     pub fn unlock(&mut self, store: Box<dyn KeyStore>) -> Result<()> {
+        self.unlock_with(store.into())
+    }
+
+    fn unlock_with(&mut self, store: Arc<dyn KeyStore>) -> Result<()> {
         let Some(marker) = &self.encryption.marker else { return Ok(()) };
         let name = store.name();
         let keys = LakeKeys::open(store, &marker.lake)?;
@@ -77,7 +94,38 @@ impl Lake {
             return Err(self.foreign_keyring(&name, "has none of the keys of people that the lake is sealed with"));
         }
         self.encryption.keys = Some(Arc::new(keys));
+        self.hide();
         Ok(())
+    }
+
+    /// Reads which grains sealed files must hide, if the lake is encrypted and they aren't known as of this version. That they
+    /// can't be read is an error of those who read sealed rows, so that a check of the lake can name the damage.
+    pub(super) async fn read_hidden(&mut self) {
+        let version = Some(self.erased.version());
+        if !self.is_encrypted() || self.encryption.hidden.version == version {
+            return;
+        }
+        let (grains, fault) = match ErasedGrains::load(self).await {
+            Ok(grains) => (grains, None),
+            Err(error) => (ErasedGrains::default(), Some(Arc::new(error))),
+        };
+        let revealed = self.encryption.hidden.revealed;
+        self.encryption.hidden = Hidden { grains, version, fault, revealed };
+        self.hide();
+    }
+
+    /// With `revealed` the handle reads grains that were erased and whose keys are there nevertheless: those of an erasure that was
+    /// interrupted, or those that an old copy of the keyring opens.
+    pub(crate) fn reveal_erased(&mut self, revealed: bool) {
+        self.encryption.hidden.revealed = revealed;
+        self.hide();
+    }
+
+    fn hide(&mut self) {
+        let hidden = &self.encryption.hidden;
+        let grains = if hidden.revealed { ErasedGrains::default() } else { hidden.grains.clone() };
+        let keys = self.encryption.keys.as_ref().map(|keys| Arc::new(keys.hiding(grains)));
+        self.encryption.keys = keys;
     }
 
     /// Makes the lake one that is encrypted with the keys in `store`; only opens it if it is already. What it holds stays as it
@@ -97,11 +145,13 @@ impl Lake {
                 // Another process was faster: the lake has the name that it gave.
                 Err(object_store::Error::AlreadyExists { .. }) => {
                     self.encryption = Encryption::load(&self.location).await?;
-                    return self.unlock(keys.into_store());
+                    self.read_hidden().await;
+                    return self.unlock_with(keys.store());
                 }
                 written => written.file("can't write", &path)?,
             };
-            self.encryption = Encryption { marker: Some(marker), keys: Some(Arc::new(keys)), sealed_left_out: false };
+            self.encryption = Encryption { marker: Some(marker), keys: Some(Arc::new(keys)), ..Encryption::default() };
+            self.read_hidden().await;
             return self.record_encryption().await;
         }
         self.unlock(store)
@@ -148,8 +198,22 @@ impl Lake {
     /// The keys to read the data file `name` with; `None` if it isn't sealed.
     ///
     /// # Errors
-    /// [`EngineError::Key`] if it is and they weren't opened.
+    /// [`EngineError::Key`] if it is and they weren't opened; [`EngineError::File`] if the table of erased grains can't be read,
+    /// some of which may be in the file.
     pub fn keys_to_read(&self, name: &str) -> Result<Option<Arc<LakeKeys>>> {
+        match &self.encryption.hidden.fault {
+            Some(fault) if is_sealed_file(name) => {
+                Err(fault.to_string()).file("without knowing what was erased, won't read", name)
+            }
+            _ => self.keys_to_check(name),
+        }
+    }
+
+    /// The keys to check the data file `name` with, also where the table of erased grains is damaged; `None` if it isn't sealed.
+    ///
+    /// # Errors
+    /// [`EngineError::Key`] if it is and they weren't opened.
+    pub(crate) fn keys_to_check(&self, name: &str) -> Result<Option<Arc<LakeKeys>>> {
         match (is_sealed_file(name), self.keys()) {
             (false, _) => Ok(None),
             (true, Some(keys)) => Ok(Some(Arc::clone(keys))),

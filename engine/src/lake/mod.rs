@@ -207,7 +207,7 @@ impl Lake {
             encryption::Encryption::load(&location),
         );
         let (state, rejects, audit, erased, encryption) = (state?, rejects?, audit?, erased?, encryption?);
-        Ok(Lake {
+        let mut lake = Lake {
             location,
             grains,
             state,
@@ -217,7 +217,9 @@ impl Lake {
             sidecars: Arc::default(),
             encryption,
             operator: None,
-        })
+        };
+        lake.read_hidden().await;
+        Ok(lake)
     }
 
     /// The lake with `name` as the one who works with it: entries of the audit log tell that person from others by a pseudonym,
@@ -246,6 +248,7 @@ impl Lake {
         let (grains, state, rejects, audit, erased) =
             tokio::join!(grains.refresh(), state.refresh(), rejects.refresh(), audit.refresh(), erased.refresh());
         grains.and(state).and(rejects).and(audit).and(erased)?;
+        self.read_hidden().await;
         self.sidecars.keep(&self.segments()?);
         Ok(())
     }

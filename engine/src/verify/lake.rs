@@ -148,7 +148,7 @@ impl Patrol<'_> {
             self.digest(visit).await?;
             self.check_sidecars(segment).await?;
         }
-        let keys = self.lake.keys_to_read(&segment.file.name)?;
+        let keys = self.lake.keys_to_check(&segment.file.name)?;
         let opened = OpenSegment { reader, keys, name };
         for row_group in visit.from..visit.until.min(opened.reader.row_groups()) {
             if self.is_over() {
