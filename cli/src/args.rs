@@ -152,6 +152,8 @@ pub enum Command {
     Gc(Gc),
     /// Make sidecar indexes again that are missing or damaged
     Reindex(Reindex),
+    /// Make again what is derived and damaged (columns, sidecars), and list what can't be
+    Repair(Repair),
     /// Show what the lake is made of
     Describe(Describe),
     /// Put, supersede, contradict, verify and retract grains in bulk, as their policies allow
@@ -513,6 +515,15 @@ pub struct Reindex {
     /// Index vectors of the texts of all grains, made by the embedder
     #[arg(long, conflicts_with = "vectors")]
     pub embed: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Repair {
+    #[command(flatten)]
+    pub results: Results,
+    /// Show what would be repaired and what can't be
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]

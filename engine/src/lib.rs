@@ -9,6 +9,7 @@
 //! | [`ingest`] | how do sources become segments? |
 //! | [`verify`] | is every grain, in files or in the lake, what its address says? |
 //! | [`compact`] | how do many small segments become few large ones? |
+//! | [`repair`] | what of a damaged lake can be made again, and what can't? |
 //! | `reproject` | what is the row of a stored blob? |
 //! | [`describe`] | what is the lake made of? |
 //! | [`gc`] | which files are not part of the lake? |
@@ -48,6 +49,7 @@ pub mod keys;
 pub mod lake;
 pub mod policy;
 pub mod progress;
+pub mod repair;
 mod reproject;
 pub mod segment;
 mod sieve;

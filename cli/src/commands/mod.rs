@@ -15,6 +15,7 @@ mod inspect;
 mod keys;
 mod manual;
 mod reindex;
+mod repair;
 mod scan;
 mod search;
 mod sql;
@@ -59,6 +60,7 @@ pub async fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         Command::Keys(arguments) => keys::run(&context, arguments).await,
         Command::Scan(arguments) => scan::run(&context, arguments).await,
         Command::Reindex(arguments) => reindex::run(&context, arguments).await,
+        Command::Repair(arguments) => repair::run(&context, arguments).await,
         Command::Search(arguments) => search::run(&context, arguments).await,
         Command::Cal(arguments) => cal::run(&context, arguments).await,
         Command::Completions { shell } => manual::completions(shell),

@@ -33,6 +33,7 @@ pub(crate) use builder::{Watch, addresses_of, publish};
 pub use condition::{Condition, SidecarState, sidecar_states};
 pub(crate) use condition::{Found as FoundSidecar, states_of, vector_files};
 pub use facts::RowFacts;
+pub(crate) use reindex::rebuild;
 pub use reindex::{ReindexReport, reindex};
 pub use sidecars::{Sidecar, Sidecars, open_sidecar};
 pub use usable::UsableText;

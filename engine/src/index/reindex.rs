@@ -65,7 +65,10 @@ async fn is_whole(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> bool {
 }
 
 /// Makes the sidecars of `segment` from its rows; answers how many bytes they have.
-async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<u64> {
+///
+/// # Errors
+/// [`EngineError::File`](crate::error::EngineError::File) if the segment itself can't be read.
+pub(crate) async fn rebuild(lake: &Lake, segment: &Segment, kinds: IndexKinds) -> Result<u64> {
     let files = build_again(lake, segment, kinds).await?;
     let bytes = publish(lake.location(), &segment.id, &segment.binding(lake.location()).await?, files).await?;
     lake.sidecars().forget(&segment.id);

@@ -5,7 +5,7 @@ use gristmill_connectors::source::SourceBytes;
 use super::Lake;
 use super::table::{Change, DataFile};
 use crate::error::{Context, Result};
-use crate::segment::{ADDRESSES_FILE, AddressIndex, Binding, WrittenSegment};
+use crate::segment::{ADDRESSES_FILE, AddressIndex, WrittenSegment};
 
 impl Lake {
     /// Puts the files of `segment` at their places and adds it to `change`. Answers its address index.
@@ -30,8 +30,8 @@ impl Lake {
         let (location, name) = (self.location.clone(), segment.id.file_name());
         let path = self.grains.path_of(&name);
         async move {
+            let binding = segment.binding()?;
             let id = segment.id;
-            let binding = Binding::of_file(&id, segment.data.as_file())?;
             let sidecars = crate::index::publish(&location, &id, &binding, segment.sidecars);
             // Both wait for the disk.
             let (sidecars, data) = tokio::join!(sidecars, location.publish(segment.data, &path));

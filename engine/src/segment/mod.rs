@@ -120,5 +120,15 @@ pub(crate) struct WrittenSegment {
     pub(crate) sidecars: Vec<crate::index::SidecarFile>,
 }
 
+impl WrittenSegment {
+    /// What its sidecars are bound to.
+    ///
+    /// # Errors
+    /// As [`Binding::of_file`].
+    pub(crate) fn binding(&self) -> crate::error::Result<Binding> {
+        Binding::of_file(&self.id, self.data.as_file())
+    }
+}
+
 /// The folder of all sidecars: outside the tables' folders, where Delta's VACUUM removes what the log doesn't know.
 pub const SIDECARS: &str = "index";

@@ -14,16 +14,16 @@ use crate::reproject::{Reprojected, RowState};
 
 /// Neighbouring rows of a batch of which the same cells differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(crate) struct Difference {
     /// Which rows of the batch.
-    pub(super) rows: Range<usize>,
+    pub(crate) rows: Range<usize>,
     /// The columns whose cells differ, in the order of the table.
-    pub(super) columns: Vec<String>,
+    pub(crate) columns: Vec<String>,
 }
 
 /// What a column means that `stored` doesn't have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lacking {
+pub(crate) enum Lacking {
     /// The file doesn't have it: readers see nulls.
     Null,
     /// It wasn't read.
@@ -34,7 +34,7 @@ pub(super) enum Lacking {
 ///
 /// # Errors
 /// [`ArrowError`] if a column is of a type that can't be compared.
-pub(super) fn differences(
+pub(crate) fn differences(
     stored: &RecordBatch,
     made: &Reprojected,
     lacking: Lacking,
@@ -72,8 +72,11 @@ fn is_compared(name: &str) -> bool {
     column.is_none_or(|column| column.is_derived() && *column != IdentityColumn::Blob)
 }
 
-/// The stored column `name`, with the type of `expected`.
-fn column_of(
+/// The column `name` of `stored`, probably its column number `place`, with the type of `expected`; `None` if it doesn't have it.
+///
+/// # Errors
+/// [`ArrowError`] if the types can't be turned into each other.
+pub(crate) fn column_of(
     stored: &RecordBatch,
     name: &str,
     place: usize,
@@ -105,7 +108,7 @@ fn are_equal(found: &ArrayRef, expected: &ArrayRef, known: Option<&BooleanArray>
 
 /// True if the cells differ for a good reason: what a signature is worth depends on the keys that are known at the time, unless the
 /// signer's name is the key itself.
-fn is_allowed(name: &str, found: &ArrayRef, expected: &ArrayRef, made: &Reprojected, row: usize) -> bool {
+pub(crate) fn is_allowed(name: &str, found: &ArrayRef, expected: &ArrayRef, made: &Reprojected, row: usize) -> bool {
     if name != IdentityColumn::Signature.name() {
         return false;
     }

@@ -220,7 +220,7 @@ impl Patrol<'_> {
         let number = self.jobs;
         let (options, progress) = (Arc::clone(&self.options), Arc::clone(&self.progress));
         let job = move || {
-            let findings = segment.check(row_group, &options);
+            let findings = segment.check(row_group, options.judgement()).into_findings(&segment, options.problems);
             WorkProgress::add(&progress.bytes, bytes);
             WorkProgress::add(&progress.grains, findings.ok);
             WorkProgress::add(&progress.rejected, findings.bad_count());

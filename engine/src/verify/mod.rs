@@ -14,12 +14,12 @@
 //! compared with the row's address, its signature is checked again, it is decoded and checked as it was on its way in, and
 //! projected: every cell that follows from a blob is compared with the stored one.
 
-mod compare;
+pub(crate) mod compare;
 mod files;
 mod lake;
 mod part;
 mod report;
-mod row_group;
+pub(crate) mod row_group;
 mod tables;
 
 use std::sync::Arc;
@@ -29,6 +29,7 @@ use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
 use gristmill_schemas::sign::{KeyResolver, SelfContained};
 
 pub use files::verify_sources;
+pub(crate) use lake::open_segment;
 pub use lake::{verify_lake, verify_unopened};
 pub use part::{Part, Subset};
 pub use report::{Coverage, Problem, TableCoverage, VerifyReport};

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use gristmill_schemas::columns::GRAINS;
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::Marks;
 use serde::Serialize;
 
 use crate::index::{Condition, FoundSidecar};
@@ -167,14 +166,6 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Counts a good grain.
-    pub(super) fn good(&mut self, marks: Marks) {
-        self.ok += 1;
-        for mark in marks.iter() {
-            self.mark(mark.name(), 1);
-        }
-    }
-
     /// Counts an oddity.
     pub(super) fn mark(&mut self, name: &'static str, count: u64) {
         *self.marks.entry(name).or_default() += count;

@@ -1,15 +1,18 @@
 //! Checking one row group: every blob, and every cell that follows from it.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
-use gristmill_schemas::columns::PROJECTION_VERSION;
+use gristmill_schemas::columns::{IdentityColumn, PROJECTION_VERSION};
+use gristmill_schemas::error::GrainError;
 
-use super::VerifyOptions;
 use super::compare::{Difference, Lacking, differences, texts_of};
 use super::report::{Findings, Problem};
+use crate::ingest::prove::Judgement;
 use crate::keys::LakeKeys;
 use crate::reproject::{ORIGINS, Reprojected, Reprojector, RowState};
 use crate::segment::SegmentReader;
@@ -22,40 +25,68 @@ const OTHER_PROJECTION: &str = "other_projection";
 
 /// A segment, and what opens its rows if they are sealed.
 #[derive(Clone)]
-pub(super) struct OpenSegment {
-    pub(super) reader: SegmentReader,
-    pub(super) keys: Option<Arc<LakeKeys>>,
+pub(crate) struct OpenSegment {
+    pub(crate) reader: SegmentReader,
+    pub(crate) keys: Option<Arc<LakeKeys>>,
     /// The data file, from the lake's root.
-    pub(super) name: Arc<str>,
+    pub(crate) name: Arc<str>,
+}
+
+/// What a row group's check showed. Rows are counted from the start of the file.
+#[derive(Debug, Default)]
+pub(crate) struct RowGroupCheck {
+    /// The rows of the group.
+    pub(crate) rows: Range<u64>,
+    /// Rows whose cells differ from what their blobs say, with the columns.
+    pub(crate) differing: Vec<(Range<u64>, Vec<String>)>,
+    /// Rows whose blob isn't the grain of their address.
+    pub(crate) failed: Vec<FailedRow>,
+    /// Columns that can't be decoded, and why the first of them can't. Without columns, it isn't known which they are.
+    pub(crate) undecodable: Option<(Vec<String>, String)>,
+    good: u64,
+    blob_bytes: u64,
+    marks: BTreeMap<&'static str, u64>,
+}
+
+/// A row whose blob isn't the grain of its address.
+#[derive(Debug)]
+pub(crate) struct FailedRow {
+    pub(crate) row: u64,
+    pub(crate) content_address: Option<String>,
+    pub(crate) error: GrainError,
 }
 
 impl OpenSegment {
     /// Checks all rows of row group `number`. Columns that can't be decoded are named, and the others are checked as far as they go
     /// without them.
-    pub(super) fn check(&self, number: usize, options: &VerifyOptions) -> Findings {
-        let findings = match self.check_columns(number, None, options) {
-            Ok(findings) => findings,
-            Err(cause) => self.check_readable(number, &cause, options),
+    pub(crate) fn check(&self, number: usize, judgement: Judgement<'_>) -> RowGroupCheck {
+        let check = match self.check_columns(number, None, judgement) {
+            Ok(check) => check,
+            Err(cause) => self.check_decodable(number, cause, judgement),
         };
         self.reader.release(number);
-        findings
+        check
     }
 
-    fn check_readable(&self, number: usize, cause: &str, options: &VerifyOptions) -> Findings {
+    /// The rows of row group `number`, counted from the start of the file.
+    pub(crate) fn rows_of(&self, number: usize) -> Range<u64> {
         let first = self.reader.rows_before(number);
-        let (readable, damaged): (Vec<&str>, Vec<&str>) =
-            self.reader.column_names().into_iter().partition(|column| is_readable(&self.reader, number, column));
-        let has_origins = ORIGINS.iter().all(|name| readable.contains(name));
+        first..first + self.reader.row_group_rows(number)
+    }
+
+    fn check_decodable(&self, number: usize, cause: String, judgement: Judgement<'_>) -> RowGroupCheck {
+        let is_decodable = |column: &&str| is_decodable(&self.reader, number, column);
+        let (decodable, damaged): (Vec<&str>, Vec<&str>) =
+            self.reader.column_names().into_iter().partition(is_decodable);
+        // Without marks, grains are read by the strict rules first.
+        let needed = |name: &&&str| **name != IdentityColumn::Marks.name();
+        let has_origins = ORIGINS.iter().filter(needed).all(|name| decodable.contains(name));
         let checked = match has_origins && !damaged.is_empty() {
-            true => self.check_columns(number, Some(&readable), options).ok(),
+            true => self.check_columns(number, Some(&decodable), judgement).ok(),
             false => None,
         };
-        let mut findings = checked.unwrap_or_default();
-        let problem =
-            Problem::unreadable(&self.name, first as i64, &cause).spanning(self.reader.row_group_rows(number));
-        let problem = if damaged.is_empty() { problem } else { problem.of_columns(&damaged) };
-        findings.bad(problem, options.problems);
-        findings
+        let damaged = damaged.into_iter().map(str::to_owned).collect();
+        RowGroupCheck { rows: self.rows_of(number), undecodable: Some((damaged, cause)), ..checked.unwrap_or_default() }
     }
 
     /// Checks the rows by `columns`; all if none are named. A damaged file must not end the check of the others, whatever it does
@@ -64,25 +95,24 @@ impl OpenSegment {
         &self,
         number: usize,
         columns: Option<&[&str]>,
-        options: &VerifyOptions,
-    ) -> Result<Findings, String> {
-        let check = || -> Result<Findings, ArrowError> {
-            let mut findings = Findings::default();
-            let mut first = self.reader.rows_before(number);
-            let mut reprojector = Reprojector::new(options.judgement(), self.keys.as_deref());
+        judgement: Judgement<'_>,
+    ) -> Result<RowGroupCheck, String> {
+        let check = || -> Result<RowGroupCheck, ArrowError> {
+            let rows = self.rows_of(number);
+            let mut check = RowGroupCheck { rows: rows.clone(), ..RowGroupCheck::default() };
+            let mut next = rows.start;
+            let mut reprojector = Reprojector::new(judgement, self.keys.as_deref());
             let lacking = if columns.is_some() { Lacking::Unread } else { Lacking::Null };
             for batch in self.reader.read(number..number + 1, columns, BATCH_ROWS)? {
                 let batch = batch?;
                 let made = reprojector.reproject(&batch);
                 let made = made.map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
-                let differing = differences(&batch, &made, lacking)?;
-                self.report(first, &batch, &made, differing, options, &mut findings);
-                first += batch.num_rows() as u64;
+                check.add(next, &batch, &made, differences(&batch, &made, lacking)?);
+                next += batch.num_rows() as u64;
             }
-            let expected = self.reader.rows_before(number) + self.reader.row_group_rows(number);
-            match first == expected {
-                true => Ok(findings),
-                false => Err(ArrowError::ParquetError(format!("it ends at row {first}, not at {expected}"))),
+            match next == rows.end {
+                true => Ok(check),
+                false => Err(ArrowError::ParquetError(format!("it ends at row {next}, not at {}", rows.end))),
             }
         };
         match catch_unwind(AssertUnwindSafe(check)) {
@@ -90,48 +120,69 @@ impl OpenSegment {
             Err(_) => Err("its bytes can't be decoded".to_owned()),
         }
     }
+}
 
-    /// Counts the rows of `batch`, the first of which is row `first` of the file.
-    fn report(
-        &self,
-        first: u64,
-        batch: &RecordBatch,
-        made: &Reprojected,
-        differing: Vec<Difference>,
-        options: &VerifyOptions,
-        findings: &mut Findings,
-    ) {
-        findings.bytes += made.blob_bytes;
-        let is_current = self.reader.projection_version() == PROJECTION_VERSION;
+impl RowGroupCheck {
+    /// Adds the rows of `batch`, the first of which is row `first` of the file.
+    fn add(&mut self, first: u64, batch: &RecordBatch, made: &Reprojected, differing: Vec<Difference>) {
+        self.blob_bytes += made.blob_bytes;
         let mut differs = vec![false; batch.num_rows()];
         for Difference { rows, columns } in differing {
             differs.get_mut(rows.clone()).into_iter().for_each(|rows| rows.fill(true));
-            if is_current {
-                let problem = Problem::differs(&self.name, (first + rows.start as u64) as i64, &columns);
-                let count = rows.len() as u64;
-                findings.bad_rows(problem.spanning(count), count, options.problems);
-            } else {
-                findings.mark(OTHER_PROJECTION, rows.len() as u64);
-                findings.ok += rows.len() as u64;
-            }
+            self.differing.push((first + rows.start as u64..first + rows.end as u64, columns));
         }
         let addresses = texts_of(batch, ORIGINS[0]);
         for (row, (state, differs)) in made.states.iter().zip(differs).enumerate() {
             match state {
-                RowState::Derived { marks, .. } if !differs => findings.good(*marks),
-                RowState::Derived { .. } | RowState::Erased => {}
-                RowState::Failed(error) => {
-                    let problem = Problem::new(&self.name, (first + row as u64) as i64, error).of_grains();
-                    let content_address = addresses.map(|addresses| addresses.value(row).to_owned());
-                    findings.bad(Problem { content_address, ..problem }, options.problems);
+                RowState::Derived { marks, .. } if !differs => {
+                    self.good += 1;
+                    marks.iter().for_each(|mark| *self.marks.entry(mark.name()).or_default() += 1);
                 }
+                RowState::Derived { .. } | RowState::Erased => {}
+                RowState::Failed(error) => self.failed.push(FailedRow {
+                    row: first + row as u64,
+                    content_address: addresses.map(|addresses| addresses.value(row).to_owned()),
+                    error: error.clone(),
+                }),
             }
         }
+    }
+
+    /// The check as findings of a verification of `segment`.
+    pub(super) fn into_findings(self, segment: &OpenSegment, limit: usize) -> Findings {
+        let mut findings = Findings::default();
+        findings.ok = self.good;
+        findings.bytes = self.blob_bytes;
+        self.marks.into_iter().for_each(|(mark, count)| findings.mark(mark, count));
+        let is_current = segment.reader.projection_version() == PROJECTION_VERSION;
+        let mut problems = Vec::new();
+        for (rows, columns) in self.differing {
+            let count = rows.end - rows.start;
+            if is_current {
+                let problem = Problem::differs(&segment.name, rows.start as i64, &columns);
+                problems.push((problem.spanning(count), count));
+            } else {
+                findings.mark(OTHER_PROJECTION, count);
+                findings.ok += count;
+            }
+        }
+        for FailedRow { row, content_address, error } in self.failed {
+            let problem = Problem::new(&segment.name, row as i64, &error).of_grains();
+            problems.push((Problem { content_address, ..problem }, 1));
+        }
+        if let Some((columns, cause)) = self.undecodable {
+            let problem = Problem::unreadable(&segment.name, self.rows.start as i64, &cause);
+            let problem = problem.spanning(self.rows.end - self.rows.start);
+            problems.push((if columns.is_empty() { problem } else { problem.of_columns(&columns) }, 1));
+        }
+        problems.sort_by_key(|(problem, _)| problem.ordinal);
+        problems.into_iter().for_each(|(problem, count)| findings.bad_rows(problem, count, limit));
+        findings
     }
 }
 
 /// True if the column `name` of row group `number` can be decoded to its end.
-fn is_readable(reader: &SegmentReader, number: usize, name: &str) -> bool {
+fn is_decodable(reader: &SegmentReader, number: usize, name: &str) -> bool {
     let read = || -> Result<u64, ArrowError> {
         let batches = reader.read(number..number + 1, Some(&[name]), BATCH_ROWS)?;
         batches.map(|batch| Ok(batch?.num_rows() as u64)).sum()

@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchReader};
 use arrow::compute::concat;
 use gristmill_connectors::generate::Corpus;
 use gristmill_connectors::source::discover;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, ingest};
 use gristmill_engine::keys::{FileKeys, Keyring};
-use gristmill_engine::lake::Lake;
+use gristmill_engine::lake::{Change, DataFile, Lake};
 use gristmill_engine::progress::WorkProgress;
+use gristmill_engine::repair::{RepairOptions, RepairReport, repair};
 use gristmill_engine::verify::{Part, VerifyOptions, VerifyReport, verify_lake};
 use gristmill_schemas::container::write_frame;
 use parquet::arrow::ArrowWriter;
@@ -81,29 +82,37 @@ impl Lab {
         verify_lake(&self.lake().await, Part::default(), &options, Arc::new(WorkProgress::default())).await.unwrap()
     }
 
-    /// Writes `rows` as the data file `path` with Arrow's own writer, and makes the log of `grains` name its size.
-    pub fn replace(&self, path: &Path, rows: &RecordBatch) {
-        let before = std::fs::metadata(path).unwrap().len();
-        let mut writer = ArrowWriter::try_new(std::fs::File::create(path).unwrap(), rows.schema(), None).unwrap();
-        writer.write(rows).unwrap();
-        writer.close().unwrap();
-        self.set_size(path, before, std::fs::metadata(path).unwrap().len());
+    /// Repairs the lake.
+    pub async fn repair(&self, dry_run: bool) -> RepairReport {
+        let options = RepairOptions { dry_run, ..RepairOptions::default() };
+        repair(&mut self.lake().await, &options, Arc::new(WorkProgress::default())).await.unwrap()
     }
 
-    /// Makes the log say that the data file `path` has `after` bytes, not `before`.
-    fn set_size(&self, path: &Path, before: u64, after: u64) {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        for entry in std::fs::read_dir(self.path("grains/_delta_log")).unwrap() {
-            let log = entry.unwrap().path();
-            if log.extension().is_some_and(|ending| ending == "json") {
-                let text = std::fs::read_to_string(&log).unwrap();
-                let fix = |line: &str| match line.contains(name) {
-                    true => line.replace(&format!("\"size\":{before}"), &format!("\"size\":{after}")),
-                    false => line.to_owned(),
-                };
-                std::fs::write(&log, text.lines().map(fix).collect::<Vec<_>>().join("\n")).unwrap();
-            }
+    /// All rows of the lake by their addresses, so that lakes can be compared whose files are others.
+    pub async fn rows(&self) -> Vec<RecordBatch> {
+        let mut rows: Vec<RecordBatch> = Vec::new();
+        for path in self.segments().await {
+            let batch = read(&path).unwrap();
+            rows.extend((0..batch.num_rows()).map(|row| batch.slice(row, 1)));
         }
+        rows.sort_by_key(|row| row.column(0).as_string::<i32>().value(0).to_owned());
+        rows
+    }
+
+    /// Puts `rows`, as Arrow's own writer writes them, in the place of the data file `path`, as another engine would: by a commit.
+    pub async fn replace(&self, path: &Path, rows: &RecordBatch) {
+        let mut lake = self.lake().await;
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let removed = lake.grains.files().unwrap().into_iter().find(|file| file.name == name).unwrap();
+        let name = name.replacen("part-", "part-0", 1);
+        let path = path.with_file_name(&name);
+        let mut writer = ArrowWriter::try_new(std::fs::File::create(&path).unwrap(), rows.schema(), None).unwrap();
+        writer.write(rows).unwrap();
+        writer.close().unwrap();
+        let size = std::fs::metadata(&path).unwrap().len();
+        let added = DataFile { name, size, rows: rows.num_rows() as u64, digest: None };
+        let change = Change { added: vec![added], removed: vec![removed], changes_rows: true, ..Change::default() };
+        lake.grains.commit(change, "another engine", 0).await.unwrap();
     }
 }
 

@@ -36,7 +36,7 @@ fn some_cell(kind: &DataType) -> ArrayRef {
 }
 
 /// `column` with another cell in `row`: null where it had a value and may be null, else a value.
-fn changed(column: &ArrayRef, row: usize, nullable: bool) -> ArrayRef {
+pub fn changed(column: &ArrayRef, row: usize, nullable: bool) -> ArrayRef {
     let cell = match column.is_valid(row) && nullable {
         true => new_null_array(column.data_type(), 1),
         false => some_cell(column.data_type()),
@@ -54,13 +54,14 @@ async fn found_in_each_column(sealed: bool) -> BTreeMap<String, Vec<i64>> {
     let path = lab.segments().await.remove(0);
     let before = read(&path).unwrap();
     // By Arrow's writer without a change: no false alarm.
-    lab.replace(&path, &before);
+    lab.replace(&path, &before).await;
     let report = lab.verify().await;
-    assert_eq!(report.problems.iter().filter(|problem| problem.ordinal >= 0).count(), 0, "{:#?}", report.problems);
+    assert_eq!(report.bad, 0, "{:#?}", report.problems);
     let fields = before.schema();
     let columns = fields.fields().iter().zip(before.columns()).enumerate();
     let columns = columns.map(|(row, (field, column))| changed(column, row, field.is_nullable())).collect();
-    lab.replace(&path, &RecordBatch::try_new(before.schema(), columns).unwrap());
+    let path = lab.segments().await.remove(0);
+    lab.replace(&path, &RecordBatch::try_new(before.schema(), columns).unwrap()).await;
     let mut found: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     for problem in lab.verify().await.problems.into_iter().filter(|problem| problem.ordinal >= 0) {
         assert_eq!((problem.table, problem.repair), (Some("grains"), Some("gristmill repair")));
@@ -71,7 +72,7 @@ async fn found_in_each_column(sealed: bool) -> BTreeMap<String, Vec<i64>> {
 }
 
 /// The columns that don't follow from the blob.
-fn kept() -> Vec<&'static str> {
+pub fn kept() -> Vec<&'static str> {
     IdentityColumn::ALL.iter().filter(|column| !column.is_derived()).map(|column| column.name()).collect()
 }
 
@@ -128,7 +129,9 @@ async fn a_flipped_bit_in_a_column_is_found_or_changes_no_row() {
         let same = seen.is_ok_and(|read| read.is_ok_and(|rows| derived(&rows) == derived(&before)));
         let report = lab.verify().await;
         changes += usize::from(!same);
-        assert!(same || report.bad > 0, "bit {place} changes rows and isn't found");
+        // The digest of the file finds every flip; these are found without it.
+        let is_found = report.problems.iter().any(|problem| problem.ordinal >= 0);
+        assert!(same || is_found, "bit {place} changes rows and isn't found: {:#?}", report.problems);
     }
     assert!(changes > 10, "{changes} flips changed rows");
 }

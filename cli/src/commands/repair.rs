@@ -1,0 +1,28 @@
+//! `repair`: what is derived is made again, what isn't is listed.
+
+use std::sync::Arc;
+
+use gristmill_engine::progress::WorkProgress;
+use gristmill_engine::repair::{RepairOptions, repair};
+
+use super::Context;
+use super::ingest::{position, stop_on_interrupt};
+use crate::args::Repair;
+use crate::exit::{Failure, Outcome};
+use crate::progress::Progress;
+
+/// Repairs the lake; the data has problems if something can't be repaired.
+pub async fn run(context: &Context, arguments: Repair) -> Result<Outcome, Failure> {
+    let printer = context.printer(arguments.results);
+    let options = RepairOptions { dry_run: arguments.dry_run, ..RepairOptions::default() };
+    let mut lake = context.open_lake().await?;
+    let progress = Arc::new(WorkProgress::default());
+    stop_on_interrupt(Arc::clone(&progress));
+    let watched = Arc::clone(&progress);
+    let shown = Progress::show(&context.common, "repair", move || position(&watched));
+    let report = repair(&mut lake, &options, progress).await;
+    drop(shown);
+    let report = report?;
+    printer.record(&report)?;
+    Ok(if report.unrepaired == 0 { Outcome::Done } else { Outcome::Problems })
+}

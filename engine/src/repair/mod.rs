@@ -1,0 +1,90 @@
+//! Repair: what is derived is made again, and what isn't is listed.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `rows` | which cells follow from blobs and differ from them, and how is the segment written again? |
+//! | `rewrite` | what are the rows of a segment with their cells recomputed? |
+//! | `cells` | which cells don't follow from blobs, and which address has a blob? |
+//! | `sidecars` | which sidecars are missing, damaged or of another segment? |
+//! | `report` | what was repaired, and what can't be? |
+//!
+//! Nothing is guessed and no row is dropped. A segment is replaced by one commit, so a run that was killed is simply run again: what
+//! it had repaired is whole by then.
+
+mod cells;
+mod report;
+mod rewrite;
+mod rows;
+mod sidecars;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
+use gristmill_schemas::sign::{KeyResolver, SelfContained};
+
+pub use report::{RepairReport, Repaired, Unrepaired};
+
+use crate::error::{EngineError, Result};
+use crate::ingest::prove::Judgement;
+use crate::lake::Lake;
+use crate::progress::WorkProgress;
+
+/// What a user can choose.
+#[derive(Clone)]
+pub struct RepairOptions {
+    /// Finds out what would be repaired and writes nothing.
+    pub dry_run: bool,
+    /// Entries that each list of the report has at most; all are counted.
+    pub listed: usize,
+    /// Who knows the keys of signers.
+    pub resolver: Arc<dyn KeyResolver>,
+}
+
+impl Default for RepairOptions {
+    fn default() -> Self {
+        RepairOptions { dry_run: false, listed: 1_000, resolver: Arc::new(SelfContained) }
+    }
+}
+
+impl RepairOptions {
+    /// Rows are read as verification reads them.
+    fn judgement(&self) -> Judgement<'_> {
+        Judgement {
+            mode: Mode::Strict,
+            payload_limit: DEFAULT_PAYLOAD_LIMIT,
+            resolver: &*self.resolver,
+            now: 0,
+            keys: None,
+        }
+    }
+}
+
+/// Repairs `lake`: columns from blobs, then sidecars. The report lists what can't be repaired, with reasons.
+///
+/// # Errors
+/// [`EngineError::Conflict`] if another writer replaced a segment meanwhile; [`EngineError::Interrupted`]; what the environment
+/// says. What was repaired until then stays repaired.
+pub async fn repair(lake: &mut Lake, options: &RepairOptions, progress: Arc<WorkProgress>) -> Result<RepairReport> {
+    let started = Instant::now();
+    lake.refresh().await?;
+    let mut report = RepairReport::new(options.dry_run, options.listed);
+    rows::repair(lake, options, &progress, &mut report).await?;
+    if progress.is_stopped() {
+        return Err(EngineError::Interrupted);
+    }
+    sidecars::repair(lake, options, &mut report).await?;
+    report.version = lake.grains.version();
+    if report.repaired > 0 && !options.dry_run {
+        let details = serde_json::json!({
+            "rows": report.rows,
+            "segments": report.segments_rewritten,
+            "sidecars": report.sidecars,
+            "unrepaired": report.unrepaired,
+            "version": report.version,
+        });
+        lake.record("repair", details).await?;
+    }
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}

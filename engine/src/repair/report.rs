@@ -1,0 +1,102 @@
+//! What was repaired, and what can't be.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// The result of a repair.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RepairReport {
+    /// True if nothing was written.
+    pub dry_run: bool,
+    /// Places that were repaired, or would be.
+    pub repaired: u64,
+    /// Places that can't be repaired.
+    pub unrepaired: u64,
+    /// Rows whose cells were recomputed because some differed from their blobs or couldn't be read.
+    pub rows: u64,
+    /// How many of them by column.
+    pub columns: BTreeMap<String, u64>,
+    /// Segments that were written again.
+    pub segments_rewritten: u64,
+    /// Sidecars that were made again.
+    pub sidecars: u64,
+    /// Wall-clock time.
+    pub seconds: f64,
+    /// The version of `grains` after.
+    pub version: u64,
+    /// What was repaired, or would be, at most as many entries as were asked for.
+    pub repairs: Vec<Repaired>,
+    /// What can't be repaired and why, likewise.
+    pub problems: Vec<Unrepaired>,
+    #[serde(skip)]
+    listed: usize,
+}
+
+/// Something that was repaired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Repaired {
+    /// The table of the lake.
+    pub table: &'static str,
+    /// The file, from the lake's root.
+    pub file: String,
+    /// The first row that was concerned, counted from 0; absent for a file as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
+    /// How many rows were concerned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    /// The columns that were made again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
+    /// What was done.
+    pub what: &'static str,
+}
+
+/// Something that can't be repaired: it isn't derived from anything that the lake has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unrepaired {
+    /// The table of the lake.
+    pub table: &'static str,
+    /// The file, from the lake's root.
+    pub file: String,
+    /// The first row that is concerned, counted from 0; absent for a file as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
+    /// How many rows are concerned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    /// The row's address, as it is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_address: Option<String>,
+    /// The BLAKE3 of the source that the row came from, as it is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_id: Option<String>,
+    /// Why it can't be repaired.
+    pub reason: String,
+    /// What a person can do.
+    pub remedy: &'static str,
+}
+
+impl RepairReport {
+    /// Nothing yet; each list will have at most `listed` entries.
+    pub(super) fn new(dry_run: bool, listed: usize) -> RepairReport {
+        RepairReport { dry_run, listed, ..RepairReport::default() }
+    }
+
+    /// Counts and lists something that was repaired.
+    pub(super) fn repaired(&mut self, done: Repaired) {
+        self.repaired += 1;
+        if self.repairs.len() < self.listed {
+            self.repairs.push(done);
+        }
+    }
+
+    /// Counts and lists something that can't be repaired.
+    pub(super) fn unrepaired(&mut self, problem: Unrepaired) {
+        self.unrepaired += 1;
+        if self.problems.len() < self.listed {
+            self.problems.push(problem);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Writing a segment again with every cell that follows from a blob recomputed.
+//!
+//! Rows keep their order and their row groups. `blob`, and what doesn't follow from it, is copied; so is every cell of a row whose
+//! blob isn't the grain of its address, or whose key was destroyed.
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::kernels::zip::zip;
+use arrow::error::ArrowError;
+use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+
+use super::RepairOptions;
+use super::cells::with_proven_addresses;
+use super::rows::Diagnosis;
+use crate::error::{Context, Result};
+use crate::index::{IndexBuilder, IndexKinds};
+use crate::lake::LakeLocation;
+use crate::reproject::{Reprojected, Reprojector, RowState};
+use crate::segment::{SegmentFile, SegmentId, WrittenSegment, grains_properties};
+use crate::verify::compare::{column_of, is_allowed};
+use crate::verify::row_group::OpenSegment;
+
+/// Rows that are recomputed at a time.
+const BATCH_ROWS: usize = 4_096;
+
+/// A segment that is to be written again.
+pub(super) struct Rewrite<'r> {
+    pub(super) segment: &'r OpenSegment,
+    pub(super) diagnosis: &'r Diagnosis,
+    pub(super) options: &'r RepairOptions,
+}
+
+impl Rewrite<'_> {
+    /// Writes the segment and its sidecars to files that are no part of the lake yet. Memory holds one row group.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File) if the rows can't be read or written.
+    pub(super) fn write(&self, location: &LakeLocation) -> Result<WrittenSegment> {
+        let id = SegmentId::new_sealed(self.segment.keys.is_some());
+        let data = location.scratch_file()?;
+        let sink = SegmentFile::create(&data, grains_schema(), grains_properties()).file("can't write", id.as_str())?;
+        let builder = IndexBuilder::new(IndexKinds::ALL.of_segment(&id));
+        for number in 0..self.diagnosis.groups.len() {
+            self.write_group(number, &sink, &builder)?;
+        }
+        let file = sink.finish().file("can't write", id.as_str())?;
+        Ok(WrittenSegment { id, data, file, sidecars: builder.finish() })
+    }
+
+    fn write_group(&self, number: usize, sink: &SegmentFile, builder: &IndexBuilder) -> Result<()> {
+        let name = &self.segment.name;
+        let reader = &self.segment.reader;
+        let check = self.diagnosis.groups.get(number);
+        let damaged = check.and_then(|check| check.undecodable.as_ref()).map(|(columns, _)| columns);
+        let is_decodable = |column: &&str| damaged.is_none_or(|damaged| !damaged.iter().any(|name| name == column));
+        let columns: Vec<&str> = reader.column_names().into_iter().filter(is_decodable).collect();
+        let is_address = |column: &String| column == IdentityColumn::ContentAddress.name();
+        let readdressed =
+            check.is_some_and(|check| check.differing.iter().any(|(_, columns)| columns.iter().any(is_address)));
+        let index = self.diagnosis.index.as_deref().filter(|_| readdressed);
+        let mut reprojector = Reprojector::new(self.options.judgement(), self.segment.keys.as_deref());
+        let mut group = sink.row_group(number);
+        let mut part = builder.part()?;
+        let mut first = self.segment.rows_of(number).start;
+        let batches = reader.read(number..number + 1, Some(&columns), BATCH_ROWS).file("can't read", name)?;
+        for batch in batches {
+            let mut batch = batch.file("can't read", name)?;
+            if let Some(index) = index {
+                batch = with_proven_addresses(&batch, first, index).file("can't read", name)?;
+            }
+            let made = reprojector.reproject(&batch)?;
+            let rows = merged(&batch, &made).file("can't compute the rows of", name)?;
+            group.write(&rows).file("can't write", name)?;
+            part.add(&rows)?;
+            first += rows.num_rows() as u64;
+        }
+        sink.end_row_group(group).file("can't write", name)?;
+        builder.put(number, part)?;
+        reader.release(number);
+        Ok(())
+    }
+}
+
+/// The rows of `stored` with what `made` says of the cells that follow from blobs.
+fn merged(stored: &RecordBatch, made: &Reprojected) -> Result<RecordBatch, ArrowError> {
+    let schema = grains_schema();
+    let is_derived = |state: &RowState| matches!(state, RowState::Derived { .. });
+    let derived: BooleanArray = made.states.iter().map(|state| Some(is_derived(state))).collect();
+    let all = derived.true_count() == derived.len();
+    let cells = |(place, (name, made_cells)): (usize, (&str, &ArrayRef))| -> Result<ArrayRef, ArrowError> {
+        let found = column_of(stored, name, place, made_cells)?;
+        let identity = IdentityColumn::ALL.iter().find(|column| column.name() == name);
+        let is_copied = identity.is_some_and(|column| !column.is_derived() || *column == IdentityColumn::Blob);
+        match found {
+            Some(found) if is_copied => Ok(found),
+            None if is_copied => Err(ArrowError::SchemaError(format!("no column `{name}`"))),
+            Some(found) if identity == Some(&IdentityColumn::Signature) => {
+                // What a signature was found to be worth with keys that aren't known here stays.
+                let stays = |row: usize| !derived.value(row) || is_allowed(name, &found, made_cells, made, row);
+                let changes: BooleanArray = (0..derived.len()).map(|row| Some(!stays(row))).collect();
+                zip(&changes, made_cells, &found)
+            }
+            Some(found) if !all => zip(&derived, made_cells, &found),
+            _ => Ok(made_cells.clone()),
+        }
+    };
+    let names = schema.fields().iter().map(|field| field.name().as_str());
+    let columns = names.zip(made.batch.columns()).enumerate().map(cells).collect::<Result<Vec<_>, _>>()?;
+    RecordBatch::try_new(schema, columns)
+}

@@ -1,0 +1,245 @@
+//! Columns from blobs: which segments have cells that aren't what their blobs say, and what stands in their place.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, StringArray};
+use gristmill_schemas::columns::{GRAINS, IdentityColumn};
+use rayon::prelude::*;
+
+use super::cells::{proven_rows, sources_of};
+use super::report::{RepairReport, Repaired, Unrepaired};
+use super::rewrite::Rewrite;
+use super::{RepairOptions, sidecars};
+use crate::error::{Context, Result};
+use crate::lake::{Change, Lake, Segment};
+use crate::progress::WorkProgress;
+use crate::reproject::ORIGINS;
+use crate::segment::AddressIndex;
+use crate::verify::open_segment;
+use crate::verify::row_group::{OpenSegment, RowGroupCheck};
+
+/// What to do about a file that can't be read.
+const RESTORE_FILE: &str = "restore the file from a backup, or take the sources of its rows in again in a new lake";
+
+/// What to do about a blob that isn't the grain of its address.
+const RESTORE_BLOB: &str =
+    "restore the file from a backup; the grain is also in its source, whose BLAKE3 is `source_id`";
+
+/// What to do about cells that don't follow from a blob.
+const RESTORE_CELLS: &str = "restore the file from a backup: these cells follow from nothing else in the lake";
+
+/// Writes every segment again that has cells which follow from a blob and differ from it.
+pub(super) async fn repair(
+    lake: &mut Lake,
+    options: &RepairOptions,
+    progress: &Arc<WorkProgress>,
+    report: &mut RepairReport,
+) -> Result<()> {
+    for segment in lake.segments()? {
+        if progress.is_stopped() {
+            return Ok(());
+        }
+        let Some(opened) = open(lake, &segment, report).await? else { continue };
+        let index = lake.sidecars().addresses(lake.location(), &segment).await;
+        let (checked, own) = (opened.clone(), options.clone());
+        let diagnose = move || Diagnosis::of(&checked, index, &own);
+        let diagnosis = tokio::task::spawn_blocking(diagnose).await.file("can't finish", &segment.file.name)?;
+        WorkProgress::add(&progress.grains, segment.file.rows);
+        WorkProgress::add(&progress.bytes, segment.file.size);
+        diagnosis.list(&opened, report);
+        if diagnosis.is_repairable() && !options.dry_run {
+            replace(lake, &segment, opened, diagnosis, options).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The data file of `segment`; `None`, with an entry in `report`, if it isn't one.
+async fn open(lake: &Lake, segment: &Segment, report: &mut RepairReport) -> Result<Option<OpenSegment>> {
+    let path = lake.grains.path_of(&segment.file.name);
+    let keys = lake.keys_to_check(&segment.file.name)?;
+    let opened = match lake.location().read(&path).await {
+        Ok(bytes) => open_segment(bytes, segment),
+        Err(error) if error.is_not_found() => Err(error.to_string()),
+        Err(error) => return Err(error),
+    };
+    match opened {
+        Ok(reader) => Ok(Some(OpenSegment { reader, keys, name: path.as_ref().into() })),
+        Err(reason) => {
+            report.unrepaired(Unrepaired {
+                table: GRAINS,
+                file: path.to_string(),
+                row: None,
+                rows: Some(segment.file.rows),
+                content_address: None,
+                source_id: None,
+                reason,
+                remedy: RESTORE_FILE,
+            });
+            Ok(None)
+        }
+    }
+}
+
+/// What is wrong with the rows of a segment.
+pub(super) struct Diagnosis {
+    /// One for each row group.
+    pub(super) groups: Vec<RowGroupCheck>,
+    /// Leads from hashes of blobs to rows, so that damaged addresses are told from damaged blobs.
+    pub(super) index: Option<Arc<AddressIndex>>,
+}
+
+impl Diagnosis {
+    fn of(segment: &OpenSegment, index: Option<Arc<AddressIndex>>, options: &RepairOptions) -> Diagnosis {
+        let groups = 0..segment.reader.row_groups();
+        let check = |number| segment.check(number, options.judgement());
+        let mut groups: Vec<RowGroupCheck> = groups.into_par_iter().map(check).collect();
+        if let Some(index) = index.as_deref().filter(|_| segment.keys.is_none()) {
+            groups.iter_mut().enumerate().for_each(|(number, group)| readdress(segment, number, index, group));
+        }
+        Diagnosis { groups, index }
+    }
+
+    /// True if something can be repaired, and no row group is such that its rows would be lost.
+    fn is_repairable(&self) -> bool {
+        self.groups.iter().any(needs_repair) && self.groups.iter().all(can_be_written)
+    }
+
+    /// Lists what will be repaired and what can't be.
+    fn list(&self, segment: &OpenSegment, report: &mut RepairReport) {
+        let is_repairable = self.is_repairable();
+        let file = || segment.name.to_string();
+        for (number, group) in self.groups.iter().enumerate() {
+            if let Some((columns, cause)) = group.undecodable.as_ref().filter(|_| !can_be_written(group)) {
+                let columns = if columns.is_empty() { "its columns".to_owned() } else { columns.join(", ") };
+                report.unrepaired(Unrepaired {
+                    table: GRAINS,
+                    file: file(),
+                    row: Some(group.rows.start),
+                    rows: Some(length(&group.rows)),
+                    content_address: None,
+                    source_id: sources_of(segment, number).and_then(|sources| only_value(&sources)),
+                    reason: format!("{columns} of row group {number} can't be decoded: {cause}"),
+                    remedy: RESTORE_CELLS,
+                });
+            }
+            let sources = if group.failed.is_empty() { None } else { sources_of(segment, number) };
+            for failed in &group.failed {
+                report.unrepaired(Unrepaired {
+                    table: GRAINS,
+                    file: file(),
+                    row: Some(failed.row),
+                    rows: None,
+                    content_address: failed.content_address.clone(),
+                    source_id: sources.as_ref().and_then(|sources| value(sources, failed.row - group.rows.start)),
+                    reason: failed.error.to_string(),
+                    remedy: RESTORE_BLOB,
+                });
+            }
+            for (rows, columns) in damaged_cells(group) {
+                let (row, count) = (Some(rows.start), Some(length(&rows)));
+                if is_repairable {
+                    report.rows += length(&rows);
+                    columns.iter().for_each(|column| {
+                        *report.columns.entry(column.clone()).or_default() += length(&rows);
+                    });
+                    let what = "columns were computed from the blobs";
+                    report.repaired(Repaired { table: GRAINS, file: file(), row, rows: count, columns, what });
+                } else {
+                    let reason = format!(
+                        "{} differ from the blobs, and other rows of the file can't be read",
+                        columns.join(", ")
+                    );
+                    report.unrepaired(Unrepaired {
+                        table: GRAINS,
+                        file: file(),
+                        row,
+                        rows: count,
+                        content_address: None,
+                        source_id: None,
+                        reason,
+                        remedy: RESTORE_CELLS,
+                    });
+                }
+            }
+        }
+        report.segments_rewritten += u64::from(is_repairable);
+    }
+}
+
+/// Cells of a row group that follow from blobs and aren't what they should be.
+fn damaged_cells(group: &RowGroupCheck) -> Vec<(Range<u64>, Vec<String>)> {
+    let undecodable = group.undecodable.as_ref().filter(|_| can_be_written(group));
+    let undecodable = undecodable.map(|(columns, _)| (group.rows.clone(), columns.clone()));
+    undecodable.into_iter().chain(group.differing.iter().cloned()).collect()
+}
+
+/// True if a row group has cells to be made again.
+pub(super) fn needs_repair(group: &RowGroupCheck) -> bool {
+    !group.differing.is_empty() || group.undecodable.is_some()
+}
+
+/// True if what doesn't follow from blobs can be read, and the blobs themselves.
+fn can_be_written(group: &RowGroupCheck) -> bool {
+    let Some((columns, _)) = &group.undecodable else { return true };
+    let is_needed = |column: &String| {
+        let identity = IdentityColumn::ALL.iter().find(|identity| identity.name() == column);
+        // A grain's marks follow from it; they only say beforehand how it is to be read.
+        let is_origin = ORIGINS.contains(&column.as_str()) && *column != IdentityColumn::Marks.name();
+        is_origin || identity.is_some_and(|identity| !identity.is_derived())
+    };
+    !columns.is_empty() && !columns.iter().any(is_needed)
+}
+
+/// The value of `column` in `row`.
+fn value(column: &StringArray, row: u64) -> Option<String> {
+    let row = usize::try_from(row).ok().filter(|row| *row < column.len() && column.is_valid(*row))?;
+    Some(column.value(row).to_owned())
+}
+
+/// The value of `column`, if it has one only.
+fn only_value(column: &StringArray) -> Option<String> {
+    let values: BTreeSet<&str> = column.iter().flatten().collect();
+    values.first().filter(|_| values.len() == 1).map(|value| (*value).to_owned())
+}
+
+fn length(rows: &Range<u64>) -> u64 {
+    rows.end - rows.start
+}
+
+/// Rows whose blob has another hash than their address, but which the address index leads to from that hash: their addresses are
+/// damaged, not their blobs.
+fn readdress(segment: &OpenSegment, number: usize, index: &AddressIndex, group: &mut RowGroupCheck) {
+    if group.failed.is_empty() {
+        return;
+    }
+    let rows: BTreeSet<u64> = group.failed.iter().map(|failed| failed.row).collect();
+    let found = proven_rows(segment, number, index, &rows);
+    group.failed.retain(|failed| !found.contains(&failed.row));
+    let column = || vec![IdentityColumn::ContentAddress.name().to_owned()];
+    group.differing.extend(found.into_iter().map(|row| (row..row + 1, column())));
+    group.differing.sort_by_key(|(rows, _)| rows.start);
+}
+
+/// Writes `segment` again with its cells recomputed, and puts it in the place of the old one.
+async fn replace(
+    lake: &mut Lake,
+    segment: &Segment,
+    opened: OpenSegment,
+    diagnosis: Diagnosis,
+    options: &RepairOptions,
+) -> Result<()> {
+    let (location, own) = (lake.location().clone(), options.clone());
+    let rewrite = move || Rewrite { segment: &opened, diagnosis: &diagnosis, options: &own }.write(&location);
+    let written = tokio::task::spawn_blocking(rewrite).await.file("can't finish", &segment.file.name)??;
+    let mut change = Change { changes_rows: true, removed: vec![segment.file.clone()], ..Change::default() };
+    let id = written.id.clone();
+    let vectors = sidecars::vectors_of(lake, segment).await?;
+    let binding = written.binding()?;
+    lake.publish_segment(&mut change, written).await?;
+    crate::index::publish(lake.location(), &id, &binding, vectors).await?;
+    lake.grains.commit(change, "repair", 0).await?;
+    Ok(())
+}
