@@ -5,6 +5,7 @@
 //! | [`address`] | what is a grain called, and is this blob the one that is called so? |
 //! | [`grain`] | what does a blob say, and what is the one blob of a grain? |
 //! | [`cmf`] | what is a message of the Common Message Format, and what do policies see of it? |
+//! | [`lifecycle`] | what became of a grain, given its lifecycle events? |
 //! | [`json`] | how is JSON kept as it was written? |
 //! | [`message`] | what is a message between people, models and tools, in no provider's form? |
 //! | [`error`] | what is wrong, by which code of the specification, and where? |
@@ -23,6 +24,7 @@ pub mod container;
 pub mod error;
 pub mod grain;
 pub mod json;
+pub mod lifecycle;
 pub mod message;
 mod normal_form;
 pub mod sign;

@@ -32,6 +32,20 @@ pub enum LifecycleEvent {
 }
 
 impl LifecycleEvent {
+    /// All of them.
+    pub const ALL: [LifecycleEvent; 5] = [
+        LifecycleEvent::Superseded,
+        LifecycleEvent::Contradicted,
+        LifecycleEvent::Verification,
+        LifecycleEvent::Expired,
+        LifecycleEvent::Accessed,
+    ];
+
+    /// The event of that name; `None` for one that this version doesn't know.
+    pub fn from_name(name: &str) -> Option<LifecycleEvent> {
+        Self::ALL.into_iter().find(|event| event.name() == name)
+    }
+
     /// The word in the column `event`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -66,6 +66,12 @@ pub struct IndexState {
     pub access_count: Option<u64>,
     /// `laa`: when it was last retrieved, in milliseconds since 1970. Local.
     pub last_accessed_at: Option<i64>,
+    /// `ct`: it is contradicted. An extension under the short key of §6.1; §11.7 names no key for it. `svt` then is the
+    /// earlier of the contradiction's beginning and `gm:ended`.
+    pub contradicted: bool,
+    /// `gm:ended`: when a contradicted grain was superseded or expired besides, in milliseconds since 1970. An extension; without
+    /// it the `svt` of a contradicted grain that names no successor is that of the contradiction alone.
+    pub ended: Option<i64>,
 }
 
 /// Index-layer state by address.
@@ -156,6 +162,8 @@ fn read_state(value: &RawValue<'_>, bytes: &[u8]) -> Result<IndexState, GrainErr
                 state.superseded_by = Some(address(bytes, text)?);
             }
             "svt" => state.system_valid_to = Some(value.as_int().ok_or_else(|| wrong(key, "an integer"))?),
+            "ct" => state.contradicted = value.as_bool().ok_or_else(|| wrong(key, "true or false"))?,
+            "gm:ended" => state.ended = Some(value.as_int().ok_or_else(|| wrong(key, "an integer"))?),
             "laa" => state.last_accessed_at = Some(value.as_int().ok_or_else(|| wrong(key, "an integer"))?),
             "ac" => {
                 let count = value.as_int().and_then(|count| u64::try_from(count).ok());
@@ -179,6 +187,37 @@ fn state_value(state: &IndexState) -> Value<'static> {
         ("vstatus", state.verification_status.map(|status| Value::from(status.name()))),
         ("ac", state.access_count.map(Value::from)),
         ("laa", state.last_accessed_at.map(Value::from)),
+        ("ct", state.contradicted.then(|| Value::from(true))),
+        ("gm:ended", state.ended.map(Value::from)),
     ];
     Value::Map(fields.into_iter().filter_map(|(key, value)| Some((key.into(), value?))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contradiction_comes_back_and_keys_that_are_unknown_are_passed_over() {
+        let address = ContentAddress::of(b"grain");
+        let state = IndexState {
+            system_valid_to: Some(4),
+            verification_status: Some(VerificationStatus::Contested),
+            contradicted: true,
+            ended: Some(5),
+            ..IndexState::default()
+        };
+        let manifest = Manifest { entries: [(address, state.clone())].into() };
+        for encoding in [Encoding::MessagePack, Encoding::Cbor] {
+            assert_eq!(Manifest::read(&manifest.write(encoding).unwrap()).unwrap(), manifest);
+        }
+        // What stands in the manifest of a grain that is not contradicted is what stood there before.
+        let plain = Manifest { entries: [(address, IndexState { contradicted: false, ended: None, ..state })].into() };
+        let bytes = plain.write(Encoding::MessagePack).unwrap();
+        assert!(!bytes.windows(2).any(|key| key == b"ct"));
+        let unknown = Value::Map([("ct2".into(), Value::from(true)), ("svt".into(), Value::from(4_i64))].into());
+        let foreign = write_value(&Value::Map([(address.to_string().into(), unknown)].into()), Encoding::MessagePack);
+        let read = Manifest::read(&foreign.unwrap()).unwrap();
+        assert_eq!(read.entries.get(&address).unwrap().system_valid_to, Some(4));
+    }
 }
