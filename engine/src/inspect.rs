@@ -92,6 +92,8 @@ pub struct ManifestInspection {
     pub superseded: u64,
     /// Those that ceased to be current at some instant.
     pub expired: u64,
+    /// Those that are contradicted.
+    pub contradicted: u64,
     /// Those that were retrieved.
     pub accessed: u64,
     /// How many have each verification status.
@@ -221,6 +223,7 @@ fn inspect_manifest(manifest: &Manifest) -> ManifestInspection {
     for state in manifest.entries.values() {
         found.superseded += u64::from(state.superseded_by.is_some());
         found.expired += u64::from(state.system_valid_to.is_some());
+        found.contradicted += u64::from(state.contradicted);
         found.accessed += u64::from(state.access_count.is_some());
         if let Some(status) = state.verification_status {
             *found.verification.entry(status.name()).or_default() += 1;

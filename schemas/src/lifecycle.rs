@@ -11,6 +11,7 @@
 //! | `verification_status` | `verification` whose value is a status of §6.1 | the last; at the same instant the one whose name is greater as text |
 //! | `access_count` | `accessed` whose value is an integer | the greatest count |
 //! | `last_accessed_at` | `accessed` | the last |
+//! | nothing | `noted` | none |
 //!
 //! So the order in which events are read never matters, and of two events at one instant the greater value counts where the last
 //! event does, the lesser where the first does. An event with another value than the table asks for changes nothing; only
@@ -66,6 +67,7 @@ impl LifecycleFold {
                 self.access_count = self.access_count.max(value.and_then(|value| value.parse().ok()));
                 self.last_accessed = self.last_accessed.max(Some(at));
             }
+            LifecycleEvent::Noted => {}
         }
     }
 
@@ -134,7 +136,9 @@ impl LifecycleFold {
         let last = match event {
             LifecycleEvent::Contradicted => self.uncontradicted.max(self.contradictions.last().copied()),
             LifecycleEvent::Verification => self.verification.map(|(at, _)| at),
-            LifecycleEvent::Superseded | LifecycleEvent::Expired | LifecycleEvent::Accessed => None,
+            LifecycleEvent::Superseded | LifecycleEvent::Expired | LifecycleEvent::Accessed | LifecycleEvent::Noted => {
+                None
+            }
         };
         last.map(|last| last.saturating_add(1))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use gristmill_engine::error::EngineError;
-use gristmill_engine::export::{ExportFormat, ExportOptions, export};
+use gristmill_engine::export::{ExportFormat, ExportOptions, ExportReport, export};
 use gristmill_engine::lake::RowStream;
 use gristmill_engine::progress::WorkProgress;
 use gristmill_queries::sql::{FileAccess, select_grains};
@@ -53,13 +53,22 @@ pub async fn run(context: &Context, arguments: Export) -> Result<Outcome, Failur
     if !to_stdout {
         printer.record(&report)?;
     }
-    let events: u64 = lake.state.files()?.iter().map(|file| file.rows).sum();
-    if format.leaves_state_behind() && events > 0 && !context.common.quiet {
-        eprintln!(
-            "the lake's lifecycle events ({events}: what was superseded, verified …) stay behind; `--format mg` takes them along"
-        );
+    if !context.common.quiet {
+        warn_of_state(&report);
     }
     Ok(if report.not_written == 0 { Outcome::Done } else { Outcome::Problems })
+}
+
+/// Says what a lake that takes the export in won't know.
+fn warn_of_state(report: &ExportReport) {
+    let (events, supersessions) = (report.events_left_behind, report.supersessions_left_behind);
+    if events + supersessions > 0 {
+        eprintln!(
+            "the lake's lifecycle state stays behind: {events} events (what was contradicted, verified …) and {supersessions} \
+             supersessions that superseding grains know; where this is taken in, superseded and contradicted grains are current again. \
+             `--format mg` takes it along"
+        );
+    }
 }
 
 async fn picked(context: &Context, format: ExportFormat, condition: &str) -> Result<RowStream, Failure> {

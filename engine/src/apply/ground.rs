@@ -6,19 +6,49 @@ use arrow::array::AsArray;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
+use gristmill_schemas::lifecycle::LifecycleFold;
 
-use crate::erase::rows::{OpenFile, address_at, links, text_at, texts};
+use crate::erase::rows::{OpenFile, address_at, links, texts};
 use crate::error::Result;
 use crate::ingest::KnownAddresses;
-use crate::lake::Lake;
+use crate::lake::{EVENT_COLUMNS, Lake, Segment, events_of};
 use crate::policy::{Facts, HOPS, Known};
 
 /// Facts of grains, of the lake and of the batch, and the lifecycle state of those that operations are about.
 #[derive(Debug, Default)]
 pub(crate) struct Ground {
     facts: HashMap<ContentAddress, Facts>,
-    /// Whether each is contradicted, and its verification status.
-    states: HashMap<ContentAddress, (bool, Option<String>)>,
+    lifecycles: HashMap<ContentAddress, LifecycleFold>,
+    /// What each grain superseded by the events of `state`.
+    superseded_by: HashMap<ContentAddress, Vec<ContentAddress>>,
+    /// Supersessions of which `state` has a note: the old grain and the new one.
+    noted: HashSet<(ContentAddress, ContentAddress)>,
+}
+
+/// Segments that stay open while ancestors are looked up, at most: a chain is followed a version at a time, and its versions are often in the
+/// same segments.
+const OPEN_SEGMENTS: usize = 64;
+
+/// The segments of a lake, and those of them that are open.
+struct OpenSegments<'l> {
+    lake: &'l Lake,
+    segments: Vec<Segment>,
+    open: HashMap<usize, OpenFile>,
+}
+
+impl OpenSegments<'_> {
+    async fn get(&mut self, number: usize) -> Result<Option<OpenFile>> {
+        if let Some(file) = self.open.get(&number) {
+            return Ok(Some(file.clone()));
+        }
+        let Some(segment) = self.segments.get(number) else { return Ok(None) };
+        let file = OpenFile::open(self.lake, &self.lake.grains.path_of(&segment.file.name)).await?;
+        if self.open.len() >= OPEN_SEGMENTS {
+            self.open.clear();
+        }
+        self.open.insert(number, file.clone());
+        Ok(Some(file))
+    }
 }
 
 impl Known for Ground {
@@ -30,10 +60,12 @@ impl Known for Ground {
 impl Ground {
     /// Nothing yet, with room for so many grains.
     pub(crate) fn with_capacity(grains: usize) -> Ground {
-        Ground { facts: HashMap::with_capacity(grains), states: HashMap::new() }
+        Ground { facts: HashMap::with_capacity(grains), ..Ground::default() }
     }
 
-    /// Looks up `wanted` in `lake`, and their ancestors as far as the gate walks, beside what is here already.
+    /// Looks up `wanted` in `lake`, and their ancestors as far as the gate walks, beside what is here already: all ancestors within
+    /// [`HOPS`], and what was superseded however far back, because the terms of a goal bind whatever follows it. Reads `state` once, and of
+    /// the segments the rows of each generation at a time; no grain is read twice, so that a circle of claims ends the walk.
     pub(crate) async fn look_up(
         &mut self,
         lake: &Lake,
@@ -42,22 +74,29 @@ impl Ground {
         targets: &HashSet<ContentAddress>,
     ) -> Result<()> {
         let mut missing = wanted;
-        let mut superseding: HashMap<ContentAddress, Vec<ContentAddress>> = HashMap::new();
-        self.read_states(lake, targets, &mut superseding).await?;
-        for _ in 0..=HOPS {
-            if missing.is_empty() {
-                break;
-            }
-            let fresh = self.read(lake, known, &missing, &superseding).await?;
-            let ancestors = fresh.iter().filter_map(|address| self.facts.get(address));
-            let ancestors = ancestors.flat_map(|facts| facts.parents.iter().chain(&facts.supersedes).copied());
+        missing.extend(self.read_states(lake, targets).await?);
+        let mut segments = OpenSegments { lake, segments: lake.segments()?, open: HashMap::new() };
+        let mut hops = 0;
+        while !missing.is_empty() {
+            // A grain that isn't in the lake may be known as a successor all the same.
+            let superseded = missing.iter().filter_map(|address| self.superseded_by.get(address)).flatten();
+            let superseded: Vec<_> = superseded.filter(|old| !self.facts.contains_key(*old)).copied().collect();
+            missing.extend(superseded);
+            let fresh = self.read(&mut segments, known, &missing).await?;
+            let fresh = fresh.iter().filter_map(|address| self.facts.get(address));
+            let ancestors = fresh.flat_map(|facts| {
+                let parents = facts.parents.iter().filter(|_| hops < HOPS);
+                parents.chain(&facts.supersedes).copied()
+            });
             missing = ancestors.filter(|address| !self.facts.contains_key(address)).collect();
+            hops += 1;
         }
         Ok(())
     }
 
-    /// Adds a grain of the batch itself.
-    pub(crate) fn add(&mut self, address: ContentAddress, facts: Facts) {
+    /// Adds a grain of the batch itself. What `state` says that it superseded counts as well.
+    pub(crate) fn add(&mut self, address: ContentAddress, mut facts: Facts) {
+        facts.supersedes.extend(self.superseded_by.get(&address).into_iter().flatten());
         self.facts.insert(address, facts);
     }
 
@@ -68,58 +107,58 @@ impl Ground {
         }
     }
 
-    /// True if `address` is marked as contradicted.
-    pub(super) fn is_contradicted(&self, address: &ContentAddress) -> bool {
-        self.states.get(address).is_some_and(|state| state.0)
+    /// The lifecycle of `address`, if it is one of the targets that were looked up or an event of it was added.
+    pub(super) fn lifecycle(&self, address: &ContentAddress) -> Option<&LifecycleFold> {
+        self.lifecycles.get(address)
     }
 
-    /// The verification status of `address`, if it was ever set.
-    pub(super) fn status(&self, address: &ContentAddress) -> Option<&str> {
-        self.states.get(address)?.1.as_deref()
+    /// Adds an event of the batch, at `now` or, where the lake has a later one of its kind, right after that: it is the last word on
+    /// its grain. Returns its instant.
+    pub(super) fn add_event(&mut self, address: ContentAddress, event: LifecycleEvent, value: &str, now: i64) -> i64 {
+        let lifecycle = self.lifecycles.entry(address).or_default();
+        let at = lifecycle.next_instant(event).map_or(now, |next| next.max(now));
+        lifecycle.add(event, Some(value), at);
+        at
     }
 
-    /// Notes that `address` was marked.
-    pub(super) fn set_contradicted(&mut self, address: ContentAddress, contradicted: bool) {
-        self.states.entry(address).or_default().0 = contradicted;
-    }
-
-    /// Notes the verification status of `address`.
-    pub(super) fn set_status(&mut self, address: ContentAddress, status: &str) {
-        self.states.entry(address).or_default().1 = Some(status.to_owned());
+    /// Notes that there is a note on the supersession of `old` by `new`; false if there was one.
+    pub(super) fn add_note(&mut self, old: ContentAddress, new: ContentAddress) -> bool {
+        self.noted.insert((old, new))
     }
 
     /// Reads those of `wanted` that the lake has; answers which.
     async fn read(
         &mut self,
-        lake: &Lake,
+        segments: &mut OpenSegments<'_>,
         known: &KnownAddresses,
         wanted: &HashSet<ContentAddress>,
-        superseding: &HashMap<ContentAddress, Vec<ContentAddress>>,
     ) -> Result<Vec<ContentAddress>> {
-        let mut rows: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        let mut by_segment: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for (segment, row) in wanted.iter().filter_map(|address| known.find(address)) {
-            rows.entry(segment.as_str()).or_default().push(row);
+            by_segment.entry(segment.as_str()).or_default().push(row);
         }
+        let rows: Vec<_> =
+            (0..).zip(&segments.segments).map(|(number, segment)| (number, segment.id.as_str())).collect();
+        let rows: Vec<(usize, Vec<u32>)> =
+            rows.into_iter().filter_map(|(number, id)| Some((number, by_segment.remove(id)?))).collect();
         let columns =
             [IdentityColumn::ContentAddress.name(), IdentityColumn::Blob.name(), IdentityColumn::Supersedes.name()];
         let mut fresh = Vec::new();
-        for segment in lake.segments()? {
-            let Some(rows) = rows.get_mut(segment.id.as_str()) else { continue };
+        for (number, mut rows) in rows {
             rows.sort_unstable();
-            let file = OpenFile::open(lake, &lake.grains.path_of(&segment.file.name)).await?;
-            for batch in file.pick(&columns, rows)? {
+            let Some(file) = segments.get(number).await? else { continue };
+            for batch in file.pick(&columns, &rows)? {
                 let mut supersedes: Vec<Vec<ContentAddress>> = vec![Vec::new(); batch.num_rows()];
                 links(&batch, |row, _, old| supersedes.get_mut(row).into_iter().for_each(|all| all.push(old)));
                 let blobs = batch.column_by_name(columns[1]).and_then(|column| column.as_binary_opt::<i32>());
-                for (row, mut supersedes) in supersedes.into_iter().enumerate() {
+                for (row, supersedes) in supersedes.into_iter().enumerate() {
                     let Some((address, blobs)) = address_at(texts(&batch, columns[0]), row).zip(blobs) else {
                         continue;
                     };
-                    supersedes.extend(superseding.get(&address).into_iter().flatten());
                     let payload = Payload::open(blobs.value(row), DEFAULT_PAYLOAD_LIMIT);
                     let grain = payload.as_ref().ok().and_then(|payload| Grain::decode(payload, Mode::Lenient).ok());
                     if let Some(grain) = grain {
-                        self.facts.insert(address, Facts::of(&grain, supersedes));
+                        self.add(address, Facts::of(&grain, supersedes));
                         fresh.push(address);
                     }
                 }
@@ -128,32 +167,32 @@ impl Ground {
         Ok(fresh)
     }
 
-    /// Reads what `state` says of `targets`, and every supersession that it knows.
-    async fn read_states(
-        &mut self,
-        lake: &Lake,
-        targets: &HashSet<ContentAddress>,
-        superseding: &mut HashMap<ContentAddress, Vec<ContentAddress>>,
-    ) -> Result<()> {
-        for batch in lake.state.read_columns(&["content_address", "event", "value"]).await? {
-            let [addresses, events, values] = ["content_address", "event", "value"].map(|name| texts(&batch, name));
-            for row in 0..batch.num_rows() {
-                let Some(address) = address_at(addresses, row) else { continue };
-                let event = text_at(events, row).unwrap_or_default();
-                if event == LifecycleEvent::Superseded.name() {
-                    if let Some(successor) = address_at(values, row) {
-                        superseding.entry(successor).or_default().push(address);
+    /// Reads what `state` says of `targets`, and every supersession that it knows, a file at a time. Returns what the grains that are
+    /// here already superseded.
+    async fn read_states(&mut self, lake: &Lake, targets: &HashSet<ContentAddress>) -> Result<Vec<ContentAddress>> {
+        let note = |batch: arrow::array::RecordBatch| {
+            for row in events_of(&batch) {
+                let successor = || row.value.and_then(|value| value.parse().ok());
+                match row.event {
+                    LifecycleEvent::Superseded => {
+                        let of = successor().map(|successor| self.superseded_by.entry(successor).or_default());
+                        of.into_iter().for_each(|all| all.push(row.address));
                     }
-                } else if targets.contains(&address) {
-                    let value = text_at(values, row).unwrap_or_default();
-                    if event == LifecycleEvent::Contradicted.name() {
-                        self.set_contradicted(address, value == "true");
-                    } else if event == LifecycleEvent::Verification.name() {
-                        self.set_status(address, value);
-                    }
+                    LifecycleEvent::Noted => self.noted.extend(successor().map(|successor| (row.address, successor))),
+                    _ => {}
+                }
+                if targets.contains(&row.address) {
+                    self.lifecycles.entry(row.address).or_default().add(row.event, row.value, row.at);
                 }
             }
+        };
+        lake.state.each_batch(&EVENT_COLUMNS, note).await?;
+        let mut superseded = Vec::new();
+        for (address, facts) in &mut self.facts {
+            let own = self.superseded_by.get(address).into_iter().flatten();
+            facts.supersedes.extend(own.clone());
+            superseded.extend(own);
         }
-        Ok(())
+        Ok(superseded)
     }
 }

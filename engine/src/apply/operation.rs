@@ -10,14 +10,17 @@
 //! ```
 //!
 //! `blob_hex` may hold a COSE envelope. A grain given as JSON that supersedes another gets that one into its `derived_from`
-//! if it isn't there (§23.1); one given as a blob must have it.
+//! if it isn't there (§23.1); one given as a blob must have it. In the same way the `reason` of a supersession becomes the grain's
+//! `supersession_justification` (§23.2), unless it has one: like all of a grain, it is part of what the content address names, so that
+//! the same grain without the reason, or with another, has another address. Signatures in `supersession_auth` cover the grain as it was
+//! signed, so that such a grain is left as it is.
 
 use std::borrow::Cow;
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::{EncodeOptions, Encoding, encode_json};
+use gristmill_schemas::grain::{EncodeOptions, Encoding, Field, encode_json};
 use gristmill_schemas::json::{Json, Object};
 
 /// What a line asks for.
@@ -88,11 +91,12 @@ impl Request {
     pub fn parse(line: &[u8]) -> Result<Request, GrainError> {
         let json = Json::parse(line).map_err(|error| schema(format!("the line isn't JSON: {error}")))?;
         let object = json.as_object().ok_or_else(|| schema("the line isn't a JSON object"))?;
+        let reason = text(object, "reason")?;
         let operation = match text(object, "op")?.ok_or_else(|| schema("`op` is missing"))? {
-            "put" => Operation::Put(delivered(object, None)?),
+            "put" => Operation::Put(delivered(object, |grain| Ok(grain.clone()))?),
             "supersede" => {
                 let target = address(object)?;
-                Operation::Supersede(target, delivered(object, Some(&target))?)
+                Operation::Supersede(target, delivered(object, |grain| superseding(grain, &target, reason))?)
             }
             "contradict" => Operation::Contradict(address(object)?, flag(object, "value")?.unwrap_or(true)),
             "verify" => {
@@ -118,7 +122,7 @@ impl Request {
         Ok(Request {
             operation,
             actor: owned("actor")?,
-            reason: owned("reason")?,
+            reason: reason.map(str::to_owned),
             authorization: authorization.collect::<Result<_, _>>()?,
         })
     }
@@ -147,26 +151,27 @@ fn address(object: &Object<'_>) -> Result<ContentAddress, GrainError> {
     text(object, "address")?.ok_or_else(|| schema("`address` is missing"))?.parse()
 }
 
-/// The bytes of the new grain: given, or encoded here.
-fn delivered(object: &Object<'_>, superseded: Option<&ContentAddress>) -> Result<Vec<u8>, GrainError> {
+/// The bytes of the new grain: given, or encoded here from what `complete` makes of it.
+fn delivered<'a>(
+    object: &'a Object<'a>,
+    complete: impl FnOnce(&'a Json<'a>) -> Result<Json<'a>, GrainError>,
+) -> Result<Vec<u8>, GrainError> {
     match (text(object, "blob_hex")?, object.get("grain")) {
         (Some(digits), None) => hex::decode(digits).map_err(|error| schema(format!("`blob_hex`: {error}"))),
-        (None, Some(grain)) => {
-            let grain = match superseded {
-                Some(superseded) => derived_from(grain, superseded)?,
-                None => grain.clone(),
-            };
-            Ok(encode_json(&grain, options(object)?)?.blob)
-        }
+        (None, Some(grain)) => Ok(encode_json(&complete(grain)?, options(object)?)?.blob),
         _ => Err(schema("exactly one of `grain` and `blob_hex` is needed")),
     }
 }
 
-/// `grain` with `parent` among those that it is derived from.
-fn derived_from<'j>(grain: &Json<'j>, parent: &ContentAddress) -> Result<Json<'j>, GrainError> {
+/// `grain` with `parent` among those that it is derived from, and with `reason` as its justification if it may have it.
+fn superseding<'j>(
+    grain: &'j Json<'j>,
+    parent: &ContentAddress,
+    reason: Option<&'j str>,
+) -> Result<Json<'j>, GrainError> {
     let object = grain.as_object().ok_or_else(|| schema("`grain` must be an object"))?;
     let text = parent.to_string();
-    let mut parents = match object.get("derived_from") {
+    let mut parents = match object.get(DERIVED_FROM) {
         None | Some(Json::Null) => Vec::new(),
         Some(Json::Array(parents)) => parents.clone(),
         Some(alone) => vec![alone.clone()],
@@ -174,10 +179,19 @@ fn derived_from<'j>(grain: &Json<'j>, parent: &ContentAddress) -> Result<Json<'j
     if !parents.iter().any(|parent| parent.as_str() == Some(&text)) {
         parents.push(Json::from(text));
     }
-    let others = object.iter().filter(|(name, _)| *name != "derived_from");
+    let is_absent = |name: &str| object.get(name).is_none_or(|value| *value == Json::Null);
+    let own = is_absent(JUSTIFICATION) && is_absent(Field::SupersessionAuth.name());
+    let reason = reason.filter(|reason| own && !reason.trim().is_empty());
+    let replaced = |name: &str| name == DERIVED_FROM || reason.is_some() && name == JUSTIFICATION;
+    let others = object.iter().filter(|(name, _)| !replaced(name));
     let others = others.map(|(name, value)| (Cow::Owned(name.to_owned()), value.clone()));
-    Ok(Json::Object(others.chain([(Cow::Borrowed("derived_from"), Json::Array(parents))]).collect()))
+    let reason = reason.map(|reason| (Cow::Borrowed(JUSTIFICATION), Json::from(reason.to_owned())));
+    let parents = (Cow::Borrowed(DERIVED_FROM), Json::Array(parents));
+    Ok(Json::Object(others.chain([parents]).chain(reason).collect()))
 }
+
+const DERIVED_FROM: &str = Field::DerivedFrom.name();
+const JUSTIFICATION: &str = Field::SupersessionJustification.name();
 
 fn options(object: &Object<'_>) -> Result<EncodeOptions, GrainError> {
     let mut options = EncodeOptions::default();
@@ -221,6 +235,24 @@ mod tests {
         let request = Request::parse(line.as_bytes()).unwrap();
         let bytes = request.operation.delivered().unwrap();
         assert!(bytes.windows(64).any(|window| window == target.to_string().as_bytes()));
+    }
+
+    #[test]
+    fn the_reason_of_a_supersession_is_part_of_the_grain_unless_the_grain_cannot_take_it() {
+        let target = ContentAddress::of(b"t");
+        let holds = |more: &str, text: &str| {
+            let grain = BELIEF.replace('}', &format!("{more}}}"));
+            let line = format!(r#"{{"op": "supersede", "address": "{target}", "reason": "a typo", "grain": {grain}}}"#);
+            let request = Request::parse(line.as_bytes()).unwrap();
+            request.operation.delivered().unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+        };
+        assert!(holds("", "a typo"));
+        assert!(holds(r#", "supersession_justification": null"#, "a typo"));
+        assert!(!holds(r#", "supersession_justification": "own words""#, "a typo"));
+        assert!(!holds(r#", "supersession_auth": [{"$bytes_hex": "d2"}]"#, "a typo"));
+        let put = format!(r#"{{"op": "put", "reason": "a typo", "grain": {BELIEF}}}"#);
+        let request = Request::parse(put.as_bytes()).unwrap();
+        assert!(!request.operation.delivered().unwrap().windows(6).any(|window| window == b"a typo"));
     }
 
     #[test]

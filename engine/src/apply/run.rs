@@ -1,8 +1,9 @@
 //! Judging operations in their order, and committing them in batches.
 //!
-//! An operation sees what the ones before it did. A batch is committed as a whole: `state` first, `grains` last, where a
-//! superseding grain carries what it supersedes in its own row. A repeated operation changes nothing and is answered as done,
-//! so a run that was killed is simply run again.
+//! An operation sees what the ones before it did. A batch is committed as a whole: `state` first, `grains` last. A new grain that
+//! supersedes another carries that in its own row, and nothing in `state` closes the old one: both become visible by one commit, and a
+//! kill before it leaves the old one current (§28.4). Where the superseding grain is in the lake already, an event closes the old one, which
+//! is one commit as well. A repeated operation changes nothing and is answered as done, so a run that was killed is simply run again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{LifecycleEvent, StateRow};
 use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::error::{ErrorCode, GrainError};
-use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload, act_message};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, Mode, Payload, act_message};
+use gristmill_schemas::lifecycle::LifecycleFold;
 use gristmill_schemas::sign::{Delivery, KeyResolver, SelfContained};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -60,6 +62,10 @@ pub struct Answer {
     /// True if a person should look at it (§23.2, soft lock).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub needs_review: bool,
+    /// True if the new grain has the operation's reason as its `supersession_justification`: it is part of what
+    /// `content_address` names.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reason_in_grain: bool,
     /// The code of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -195,7 +201,18 @@ struct Prepared {
     request: Request,
     /// The new grain, with its facts and, for a supersession, who proposes it.
     grain: Option<(NewGrain, Facts, Option<Proposal>)>,
+    /// A field of the new grain that only a grain has which takes the place of another.
+    implied: Option<Field>,
 }
+
+/// Fields that a grain has because it takes the place of another (§6.1, §23.2).
+const SUPERSEDING: [Field; 5] = [
+    Field::SupersessionJustification,
+    Field::SupersessionAuth,
+    Field::InvalidationType,
+    Field::InvalidationReason,
+    Field::InvalidationInitiator,
+];
 
 /// What a batch is going to write.
 #[derive(Default)]
@@ -350,7 +367,7 @@ fn prepare_line(line: &[u8], resolver: &dyn KeyResolver) -> PreparedLine {
 /// Opens and checks the grain of a request.
 fn prepare(request: Request, resolver: &dyn KeyResolver) -> Result<Prepared, GrainError> {
     let Some(delivered) = request.operation.delivered() else {
-        return Ok(Prepared { request, grain: None });
+        return Ok(Prepared { request, grain: None, implied: None });
     };
     let new = NewGrain::prove(delivered, resolver)?;
     let delivery = Delivery::open(delivered)?;
@@ -362,7 +379,9 @@ fn prepare(request: Request, resolver: &dyn KeyResolver) -> Result<Prepared, Gra
     };
     let supersedes = request.operation.target().copied().into_iter().collect();
     let facts = Facts::of(&grain, supersedes);
-    Ok(Prepared { request, grain: Some((new, facts, proposal)) })
+    let says = |field: &Field| grain.get(*field).is_some() || grain.is_elided(*field);
+    let implied = SUPERSEDING.into_iter().find(says);
+    Ok(Prepared { request, grain: Some((new, facts, proposal)), implied })
 }
 
 /// One operation that is judged.
@@ -380,22 +399,16 @@ impl Judging<'_, '_> {
     fn one(&mut self, one: &Prepared) -> Judged {
         let Request { operation, actor, reason, authorization } = &one.request;
         match (operation, &one.grain) {
-            (Operation::Put(_), Some((grain, facts, _))) => self.put(grain, facts),
+            (Operation::Put(_), Some((grain, facts, _))) => self.put(grain, facts, one.implied),
             (Operation::Supersede(target, _), Some((grain, facts, Some(proposal)))) => {
-                let mut proposal = proposal.clone();
-                let justification = &mut proposal.requester.justification;
-                // What the grain doesn't say itself is kept in an event.
-                let told = reason.as_ref().filter(|_| justification.is_none());
-                *justification = justification.take().or_else(|| reason.clone());
-                self.supersede(target, grain, facts, proposal, told.map(|reason| (actor, reason)))
+                self.supersede(target, grain, facts, proposal.clone(), &one.request)
             }
             (Operation::Contradict(target, value), _) => {
                 let permit = match value {
                     true => self.act(target, &Act::Contradict, "contradict", &one.request, authorization)?,
                     false => self.exists(target)?,
                 };
-                let already = self.ground.is_contradicted(target) == *value;
-                self.ground.set_contradicted(*target, *value);
+                let already = self.ground.lifecycle(target).is_some_and(LifecycleFold::is_contradicted) == *value;
                 self.note(target, LifecycleEvent::Contradicted, &value.to_string(), already, actor, reason, permit)
             }
             (Operation::Retract(target), _) => {
@@ -414,7 +427,8 @@ impl Judging<'_, '_> {
         Gate { now: (self.now / 1_000_000).max(0) as u64, known: self.ground }
     }
 
-    fn put(&mut self, grain: &NewGrain, facts: &Facts) -> Judged {
+    /// `implied` is a field by which the grain claims to supersede another: then it has to go by the gate (§17.2).
+    fn put(&mut self, grain: &NewGrain, facts: &Facts, implied: Option<Field>) -> Judged {
         let answer = Answer { content_address: Some(grain.address.to_string()), ..Answer::default() };
         if self.run.known.is_erased(&grain.address) {
             return Err(erased(&grain.address));
@@ -422,18 +436,25 @@ impl Judging<'_, '_> {
         if self.is_there(&grain.address) {
             return Ok(Answer { already: true, ..answer });
         }
+        if let Some(field) = implied {
+            let message = format!(
+                "a grain with `{}` takes the place of another, which `put` doesn't do: give it with \
+                 {{\"op\": \"supersede\", \"address\": \"<the grain that it supersedes>\", …}}",
+                field.name()
+            );
+            return Err(refused(&GrainError::new(ErrorCode::Schema, message).field(field.name())));
+        }
         self.add(grain.clone(), facts.clone());
         Ok(answer)
     }
 
-    /// `told` is who gave a reason that the grain doesn't have, and the reason.
     fn supersede(
         &mut self,
         target: &ContentAddress,
         grain: &NewGrain,
         facts: &Facts,
         proposal: Proposal,
-        told: Option<(&Option<String>, &String)>,
+        request: &Request,
     ) -> Judged {
         let mut answer = Answer { content_address: Some(grain.address.to_string()), ..Answer::default() };
         if self.run.known.is_erased(&grain.address) {
@@ -443,20 +464,20 @@ impl Judging<'_, '_> {
             let message = "a superseding grain must name what it supersedes in `derived_from` (§23.1)";
             return Err(refused(&GrainError::new(ErrorCode::Schema, message).field("derived_from")));
         }
+        let Proposal { successor, requester } = proposal;
+        answer.reason_in_grain = request.reason.is_some() && request.reason == requester.justification;
         let there = self.is_there(&grain.address);
         let superseded = self.ground.facts(&grain.address).is_some_and(|facts| facts.supersedes.contains(target));
         if there && superseded {
             return Ok(Answer { already: true, ..answer });
         }
-        let Proposal { successor, requester } = proposal;
         let permit = self
             .gate()
             .judge(target, &Act::Supersede(Box::new(successor)), &requester)
             .map_err(|error| refused(&error))?;
         answer.needs_review = permit.needs_review;
-        let place = self.outcome.places.get(&grain.address).copied();
-        let is_new = place.is_some() || !there;
-        match place {
+        let new = grain.address.to_string();
+        match self.outcome.places.get(&grain.address).copied() {
             // A grain of this batch takes another place too: merges close all parents.
             Some(place) => {
                 self.outcome.grains.get_mut(place).into_iter().for_each(|new| new.supersedes.push(*target));
@@ -464,15 +485,18 @@ impl Judging<'_, '_> {
             }
             // The grain is in the lake already, and its row isn't changed: the event says it.
             None if there => {
-                let (event, value) = (LifecycleEvent::Superseded, grain.address.to_string());
-                self.event(target, event, &value, &requester.claimed, &requester.justification);
+                let actor = request.actor.clone().or(requester.claimed);
+                let reason = request.reason.clone().or(requester.justification);
+                self.event(target, LifecycleEvent::Superseded, &new, &actor, &reason);
                 self.ground.add_superseded(&grain.address, *target);
+                return Ok(answer);
             }
             None => self.add(NewGrain { supersedes: vec![*target], ..grain.clone() }, facts.clone()),
         }
-        if let Some((actor, reason)) = told.filter(|_| is_new) {
-            let (event, value) = (LifecycleEvent::Superseded, grain.address.to_string());
-            self.event(target, event, &value, actor, &Some(reason.clone()));
+        // Who asked for it and why, as far as the grain doesn't say so itself.
+        let reason = request.reason.clone().filter(|_| !answer.reason_in_grain);
+        if (request.actor.is_some() || reason.is_some()) && self.ground.add_note(*target, grain.address) {
+            self.event(target, LifecycleEvent::Noted, &new, &request.actor, &reason);
         }
         Ok(answer)
     }
@@ -526,8 +550,7 @@ impl Judging<'_, '_> {
         reason: &Option<String>,
         permit: Permit,
     ) -> Judged {
-        let already = self.ground.status(target) == Some(status.name());
-        self.ground.set_status(*target, status.name());
+        let already = self.ground.lifecycle(target).and_then(LifecycleFold::verification) == Some(status);
         self.note(target, LifecycleEvent::Verification, status.name(), already, actor, reason, permit)
     }
 
@@ -558,7 +581,8 @@ impl Judging<'_, '_> {
         reason: &Option<String>,
     ) {
         // Later operations of a batch have later instants, so that the fold sees them in their order.
-        let at = self.now + self.outcome.events.len() as i64;
+        let now = self.now + self.outcome.events.len() as i64;
+        let at = self.ground.add_event(*target, event, value, now);
         self.outcome.events.push(StateRow {
             content_address: target.to_string(),
             event,

@@ -146,7 +146,7 @@ impl Judge<'_> {
     /// What bars the erasure of `grain` itself, the strongest first.
     pub fn bar_of(&self, grain: &Grain<'_>) -> Option<Bar> {
         let is_held = Policy::of(grain).effective((self.now / 1000).max(0) as u64) == Mode::Hold;
-        if is_held || has_tag(grain, HOLD_TAG) || profile_field(grain, "legal:hold_ref").is_some() {
+        if is_held || grain.tags().any(|tag| tag == HOLD_TAG) || profile_field(grain, "legal:hold_ref").is_some() {
             return Some(Bar::Hold);
         }
         if grain.grain_type() == Some(GrainType::Consent) {
@@ -211,13 +211,6 @@ impl Judge<'_> {
     }
 }
 
-/// True if `grain` has the tag `tag`.
-fn has_tag(grain: &Grain<'_>, tag: &str) -> bool {
-    let tags = grain.get(Field::StructuralTags);
-    let mut tags = tags.and_then(|tags| tags.as_array()).into_iter().flatten();
-    tags.any(|found| found.as_text() == Some(tag))
-}
-
 /// A field of a domain profile, which stands in the grain or in its `context` (Appendix A). Null says nothing.
 fn profile_field<'g>(grain: &Grain<'g>, name: &str) -> Option<RawValue<'g>> {
     let context = grain.get(Field::Context);
@@ -264,6 +257,22 @@ mod tests {
             (r#", "structural_tags": ["legal:litigation_holdings"]"#, None),
         ] {
             assert_eq!(bar(more, &[]), expected, "{more}");
+        }
+    }
+
+    #[test]
+    fn a_hold_is_seen_where_the_tag_is_a_text_instead_of_a_list_of_one() {
+        let json = format!(
+            r#"{{"type": "belief", "subject": "s", "relation": "r", "object": "o", "confidence": 1.0, "created_at": {MADE}, "structural_tags": ["{HOLD_TAG}"]}}"#
+        );
+        let listed = encode_json(&Json::parse(json.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+        // Writers may not write this, but readers take it: without the head of the list.
+        let at = listed.windows(HOLD_TAG.len()).position(|window| window == HOLD_TAG.as_bytes()).unwrap();
+        let alone = [&listed[..at - 2], &listed[at - 1..]].concat();
+        for blob in [listed, alone] {
+            let payload = Payload::open(&blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+            let grain = Grain::decode(&payload, Reading::Strict).unwrap();
+            assert_eq!(Judge { now: MADE, approvals: &[] }.bar_of(&grain), Some(Bar::Hold));
         }
     }
 

@@ -23,8 +23,8 @@ use super::{ExportOptions, ExportedFile, Finished, Sink};
 use crate::error::Result;
 use crate::lake::Lake;
 
-/// Bytes of a manifest's entry at most: two addresses in hex, an instant, a word, and their keys.
-const STATE_BYTES: u64 = 192;
+/// Bytes of a manifest's entry at most: two addresses in hex, two instants, a word, a flag, and their keys.
+const STATE_BYTES: u64 = 224;
 
 /// Bytes of a grain region that is compressed: a reader has to hold all of it.
 const COMPRESSED_REGION: u64 = 256 << 20;

@@ -157,7 +157,7 @@ impl Sink for ExchangeSink {
         out.target().fault(failed.map_or(Ok(()), Err))?;
         let not_written = sessions.not_written();
         let files = vec![out.finish(written.saturating_sub(not_written))?];
-        Ok(Finished { files, not_written })
+        Ok(Finished { files, not_written, supersessions: 0 })
     }
 }
 

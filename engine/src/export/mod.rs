@@ -61,8 +61,9 @@ impl ExportFormat {
     }
 
     /// True if grains go out in this format without what is known of their lifecycle, so that a lake which takes them in knows less.
+    /// Only containers have a manifest for it.
     pub fn leaves_state_behind(self) -> bool {
-        matches!(self, ExportFormat::Frames | ExportFormat::JsonLines | ExportFormat::Parquet)
+        !matches!(self, ExportFormat::Container(_))
     }
 }
 
@@ -105,6 +106,11 @@ pub struct ExportReport {
     pub states: u64,
     /// Grains that belong into such an export and aren't in it: messages of conversations that no provider is known for.
     pub not_written: u64,
+    /// Lifecycle events of the lake that the format can't carry: what was contradicted, verified, expired …
+    pub events_left_behind: u64,
+    /// Supersessions that only the rows of superseding grains know and that don't go along: the format has no place for them, or the
+    /// superseding grain isn't exported.
+    pub supersessions_left_behind: u64,
     /// Wall-clock time.
     pub seconds: f64,
     /// The files, in their order.
@@ -135,12 +141,14 @@ trait Sink: Send {
 struct Finished {
     files: Vec<ExportedFile>,
     not_written: u64,
+    /// Supersessions in the rows that were written.
+    supersessions: u64,
 }
 
 impl From<Vec<ExportedFile>> for Finished {
     /// All of them were written.
     fn from(files: Vec<ExportedFile>) -> Finished {
-        Finished { files, not_written: 0 }
+        Finished { files, not_written: 0, supersessions: 0 }
     }
 }
 
@@ -174,12 +182,18 @@ pub async fn export(
         WorkProgress::add(&progress.bytes, batch.get_array_memory_size() as u64);
         sink = blocking(move || sink.push(&batch).map(|()| sink)).await?;
     }
-    let Finished { files, not_written } = blocking(move || sink.finish()).await?;
+    let Finished { files, not_written, supersessions } = blocking(move || sink.finish()).await?;
+    let (events, links) = match options.format.leaves_state_behind() {
+        true => (lake.state.files()?.iter().map(|file| file.rows).sum(), lake.count_supersessions().await?),
+        false => (0, 0),
+    };
     Ok(ExportReport {
         grains: files.iter().map(|file| file.grains).sum(),
         bytes: files.iter().map(|file| file.bytes).sum(),
         states: files.iter().map(|file| file.states).sum(),
         not_written,
+        events_left_behind: events,
+        supersessions_left_behind: links.saturating_sub(supersessions),
         seconds: started.elapsed().as_secs_f64(),
         files,
     })

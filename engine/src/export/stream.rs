@@ -17,6 +17,7 @@ use super::output::{Output, Target};
 use super::rows::GrainRows;
 use super::{ExportOptions, Finished, Sink};
 use crate::error::{Context, Result};
+use crate::lake::supersessions_in;
 use crate::segment::unsorted_grains_properties;
 
 /// Writes frames (§11.6), grains as they were delivered.
@@ -137,13 +138,14 @@ pub(super) struct ParquetSink {
     writer: ArrowWriter<Output>,
     target: Target,
     grains: u64,
+    supersessions: u64,
 }
 
 impl ParquetSink {
     pub(super) fn new(options: &ExportOptions) -> Result<ParquetSink> {
         let target = Target::new(options)?;
         let writer = ArrowWriter::try_new(target.begin()?, grains_schema(), Some(unsorted_grains_properties()));
-        Ok(ParquetSink { writer: target.fault(writer)?, target, grains: 0 })
+        Ok(ParquetSink { writer: target.fault(writer)?, target, grains: 0, supersessions: 0 })
     }
 }
 
@@ -152,12 +154,14 @@ impl Sink for ParquetSink {
         let rows = with_own_types(rows).file("can't export", "rows")?;
         self.target.fault(self.writer.write(&rows))?;
         self.grains += rows.num_rows() as u64;
+        self.supersessions += supersessions_in(&rows);
         Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<Finished> {
         let out = self.target.fault(self.writer.into_inner())?;
-        Ok(vec![out.finish(self.grains)?].into())
+        let files = vec![out.finish(self.grains)?];
+        Ok(Finished { files, not_written: 0, supersessions: self.supersessions })
     }
 }
 

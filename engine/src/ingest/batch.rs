@@ -1,10 +1,11 @@
 //! A batch: so many grains, in the order of the input, that make one segment.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{LifecycleEvent, RejectRow, StateRow};
+use gristmill_schemas::columns::{RejectRow, StateRow};
 use gristmill_schemas::container::IndexState;
+use gristmill_schemas::lifecycle::claims_of;
 
 use super::morsel::{Admitted, Morsel};
 use crate::lake::Progress;
@@ -29,7 +30,17 @@ pub(super) struct Batch {
     /// Where the sources of these states were read from, by their ids.
     pub(super) uris: HashMap<String, String>,
     /// How far each source is read when this batch is committed.
-    pub(super) progress: Vec<(String, Progress)>,
+    progress: Vec<Reached>,
+}
+
+/// How far a batch reads a source.
+#[derive(Debug)]
+struct Reached {
+    source_id: String,
+    /// The next grain to read, if the batch has grains of it.
+    next: Option<u64>,
+    /// True if it is read to its end.
+    is_complete: bool,
 }
 
 impl Batch {
@@ -47,13 +58,14 @@ impl Batch {
     pub(super) fn add(&mut self, morsel: Morsel) {
         self.grains += morsel.len();
         self.bytes += morsel.bytes;
-        self.note(&morsel.source, Progress::Next(morsel.first + morsel.len() as u64));
+        let next = morsel.first + morsel.len() as u64;
+        self.reach(&morsel.source.id, |reached| reached.next = Some(next));
         self.morsels.push(morsel);
     }
 
     /// Notes that `source` is read to its end.
     pub(super) fn complete(&mut self, source: &Admitted, now: i64) {
-        self.note(source, Progress::Complete);
+        self.reach(&source.id, |reached| reached.is_complete = true);
         let states = source.manifest().flat_map(|(address, state)| states_of(address, state, &source.id, now));
         self.states.extend(states);
         self.uris.insert(source.id.clone(), source.uri.clone());
@@ -61,22 +73,42 @@ impl Batch {
 
     /// Notes that a source is read to its end whose name is all that is known of it.
     pub(super) fn complete_refused(&mut self, reject: RejectRow) {
-        self.progress.push((reject.source_id.clone(), Progress::Complete));
+        self.reach(&reject.source_id, |reached| reached.is_complete = true);
         self.rejects.push(reject);
     }
 
-    fn note(&mut self, source: &Admitted, progress: Progress) {
-        match self.progress.last_mut().filter(|(id, _)| *id == source.id) {
-            Some((_, noted)) => *noted = progress,
-            None => self.progress.push((source.id.clone(), progress)),
+    /// Changes how far `source_id` is read. Sources are read one after another.
+    fn reach(&mut self, source_id: &str, change: impl FnOnce(&mut Reached)) {
+        match self.progress.last_mut().filter(|last| last.source_id == source_id) {
+            Some(last) => change(last),
+            None => {
+                let mut reached = Reached { source_id: source_id.to_owned(), next: None, is_complete: false };
+                change(&mut reached);
+                self.progress.push(reached);
+            }
         }
+    }
+
+    /// How far each source is read. Those that are `held` aren't complete yet: some of their state is committed later.
+    pub(super) fn progress(&self, held: &BTreeSet<&str>) -> impl Iterator<Item = (&str, Progress)> {
+        self.progress.iter().filter_map(move |reached| {
+            let id = reached.source_id.as_str();
+            match reached.is_complete && !held.contains(id) {
+                true => Some((id, Progress::Complete)),
+                false => reached.next.map(|next| (id, Progress::Next(next))),
+            }
+        })
     }
 }
 
-/// The lifecycle events that a manifest's entry stands for (§11.7).
-fn states_of(address: &ContentAddress, state: &IndexState, source_id: &str, now: i64) -> Vec<StateRow> {
-    let until = state.system_valid_to.and_then(|instant| instant.checked_mul(1_000));
-    let row = |event, value: Option<String>, at: Option<i64>| StateRow {
+/// The lifecycle events that a manifest's entry stands for (§11.7); those without an instant are of `now`.
+fn states_of<'a>(
+    address: &'a ContentAddress,
+    state: &IndexState,
+    source_id: &'a str,
+    now: i64,
+) -> impl Iterator<Item = StateRow> + 'a {
+    claims_of(state).into_iter().map(move |(event, value, at)| StateRow {
         content_address: address.to_string(),
         event,
         value,
@@ -84,19 +116,5 @@ fn states_of(address: &ContentAddress, state: &IndexState, source_id: &str, now:
         actor: None,
         reason: None,
         source_id: Some(source_id.to_owned()),
-    };
-    let mut rows = Vec::new();
-    match (&state.superseded_by, until) {
-        (Some(successor), until) => rows.push(row(LifecycleEvent::Superseded, Some(successor.to_string()), until)),
-        (None, Some(until)) => rows.push(row(LifecycleEvent::Expired, None, Some(until))),
-        (None, None) => {}
-    }
-    if let Some(status) = state.verification_status {
-        rows.push(row(LifecycleEvent::Verification, Some(status.name().to_owned()), None));
-    }
-    if let Some(count) = state.access_count {
-        let at = state.last_accessed_at.and_then(|instant| instant.checked_mul(1_000));
-        rows.push(row(LifecycleEvent::Accessed, Some(count.to_string()), at));
-    }
-    rows
+    })
 }

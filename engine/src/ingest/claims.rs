@@ -80,11 +80,12 @@ fn takes_away(claim: &StateRow) -> bool {
         LifecycleEvent::Superseded | LifecycleEvent::Expired => true,
         LifecycleEvent::Contradicted => claim.value.as_deref() != Some("false"),
         LifecycleEvent::Verification => claim.value.as_deref() == Some(VerificationStatus::Retracted.name()),
-        LifecycleEvent::Accessed => false,
+        LifecycleEvent::Accessed | LifecycleEvent::Noted => false,
     }
 }
 
-fn successor_of(claim: &StateRow) -> Option<ContentAddress> {
+/// The grain that a claimed supersession names.
+pub(super) fn successor_of(claim: &StateRow) -> Option<ContentAddress> {
     claim.value.as_ref().filter(|_| claim.event == LifecycleEvent::Superseded)?.parse().ok()
 }
 

@@ -1,6 +1,6 @@
 //! The run as a whole: admission ahead of the batches, commits behind them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use gristmill_connectors::source::{Source, SourceKind};
 use gristmill_connectors::transcript::grains::GrainCounts;
+use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, StateRow};
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::{ErrorCode, GrainError};
@@ -34,7 +35,7 @@ use super::write::{Run, address_index, write};
 use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
 use crate::keys::LakeKeys;
-use crate::lake::{Change, Lake, Ledger, transaction_name};
+use crate::lake::{Change, Lake, Ledger, Progress, transaction_name};
 use crate::progress::WorkProgress;
 use crate::segment::{AddressIndex, WrittenSegment};
 
@@ -400,7 +401,8 @@ impl<'l> Ingest<'l> {
         };
         for attempt in 0..COMMIT_ATTEMPTS {
             let (proven, segment, left_out) = written;
-            match self.commit(&batch, segment).await {
+            let (late, early) = self.late_closings(&batch, &proven);
+            match self.commit(&batch, segment, &early, &held_by(&late)).await {
                 // Another writer was faster: what it brought in must not come in twice.
                 Err(EngineError::Conflict(_)) => {
                     self.look_again().await?;
@@ -412,8 +414,9 @@ impl<'l> Ingest<'l> {
                     self.report.erased += left_out.erased;
                     self.report.grains_written += grains;
                     WorkProgress::add(&self.progress.committed, grains);
+                    let last = self.commit_late(&late, version).await?;
                     // One that came right behind is seen by the handle already, and would be no conflict any more.
-                    let followed = self.lake.grains.version() > version;
+                    let followed = self.lake.grains.version() > last;
                     if followed {
                         self.look_again().await?;
                     }
@@ -503,8 +506,41 @@ impl<'l> Ingest<'l> {
         }
     }
 
-    /// Commits a batch: rejects and state first, `grains` last.
-    async fn commit(&mut self, batch: &Batch, segment: Option<WrittenSegment>) -> Result<Committed> {
+    /// The claims of `batch` that close a grain which the lake has by one that comes with the batch, and the others. If the former were
+    /// committed with the other state, ahead of `grains`, a kill in between would leave a grain closed by a successor that isn't there.
+    fn late_closings<'b>(&self, batch: &'b Batch, proven: &ProvenBatch) -> (Vec<&'b StateRow>, Vec<&'b StateRow>) {
+        let closes_ahead = |row: &&StateRow| {
+            let old = || row.content_address.parse().is_ok_and(|old| self.known.find(&old).is_some());
+            let comes = |new: &ContentAddress| self.known.find(new).is_none() && proven.contains(new);
+            claims::successor_of(row).is_some_and(|new| comes(&new)) && old()
+        };
+        batch.states.iter().partition(closes_ahead)
+    }
+
+    /// Commits `late` claims, whose successors are in `grains` since `version`, and then that their sources are complete: a run that is
+    /// killed before that reads the ends of these sources again, and the claims with them. Returns the version of `grains` after it.
+    async fn commit_late(&mut self, late: &[&StateRow], version: u64) -> Result<u64> {
+        if late.is_empty() {
+            return Ok(version);
+        }
+        self.append_states(late).await?;
+        let held = held_by(late);
+        let ids = held.iter().filter(|id| !self.retry.has(id));
+        let progress = ids.map(|id| (transaction_name(id), Progress::Complete.to_version())).collect();
+        let change = Change { progress, ..Change::default() };
+        let committed = self.lake.grains.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
+        // Whatever came in between was brought by others.
+        Ok(if committed == version + 1 { committed } else { version })
+    }
+
+    /// Commits a batch: rejects and `states` first, `grains` last. Sources that are `held` aren't complete after it.
+    async fn commit(
+        &mut self,
+        batch: &Batch,
+        segment: Option<WrittenSegment>,
+        states: &[&StateRow],
+        held: &BTreeSet<&str>,
+    ) -> Result<Committed> {
         // The segment's files come to the disk meanwhile; nobody sees them before the last commit.
         let publishing = segment.map(|segment| (segment.id.clone(), tokio::spawn(self.lake.publishing(segment))));
         let rejects: Vec<_> = batch
@@ -517,10 +553,10 @@ impl<'l> Ingest<'l> {
             .cloned()
             .collect();
         self.append_rejects(&rejects).await?;
-        self.append_states(&batch.states).await?;
+        self.append_states(states).await?;
         let mut change = Change { changes_rows: true, ..Change::default() };
         // A source that is read once more stays known: if the run is killed, it is as if there hadn't been one.
-        let progress = batch.progress.iter().filter(|(id, _)| !self.retry.has(id));
+        let progress = batch.progress(held).filter(|(id, _)| !self.retry.has(id));
         change.progress = progress.map(|(id, progress)| (transaction_name(id), progress.to_version())).collect();
         let mut committed = Committed { grains: 0, version: self.lake.grains.version() };
         let mut index = None;
@@ -552,7 +588,7 @@ impl<'l> Ingest<'l> {
         Ok(())
     }
 
-    async fn append_states(&mut self, rows: &[StateRow]) -> Result<()> {
+    async fn append_states(&mut self, rows: &[&StateRow]) -> Result<()> {
         let fresh: Vec<_> =
             new_states(self.lake, rows).await?.into_iter().filter_map(|row| self.known.permitted(row)).collect();
         if fresh.is_empty() {
@@ -563,6 +599,11 @@ impl<'l> Ingest<'l> {
         self.lake.state.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
         Ok(())
     }
+}
+
+/// The sources of `late` claims.
+fn held_by<'r>(late: &[&'r StateRow]) -> BTreeSet<&'r str> {
+    late.iter().filter_map(|row| row.source_id.as_deref()).collect()
 }
 
 /// Grains that aren't written.
@@ -645,7 +686,7 @@ async fn told(lake: &Lake, ledger: &Ledger, retried: bool) -> Result<(HashSet<(S
     let (mut told, mut sources) = (HashSet::new(), HashSet::new());
     for batch in lake.rejects.read_columns(&REFUSAL).await? {
         for (source, ordinal) in refusals(&batch) {
-            let is_complete = ledger.progress(source) == Some(crate::lake::Progress::Complete);
+            let is_complete = ledger.progress(source) == Some(Progress::Complete);
             if is_complete && retried && !sources.contains(source) {
                 sources.insert(source.to_owned());
             }
@@ -658,7 +699,7 @@ async fn told(lake: &Lake, ledger: &Ledger, retried: bool) -> Result<(HashSet<(S
 }
 
 /// The rows that `state` doesn't have from the same source.
-async fn new_states(lake: &Lake, rows: &[StateRow]) -> Result<Vec<StateRow>> {
+async fn new_states(lake: &Lake, rows: &[&StateRow]) -> Result<Vec<StateRow>> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }
@@ -672,9 +713,9 @@ async fn new_states(lake: &Lake, rows: &[StateRow]) -> Result<Vec<StateRow>> {
         }
     };
     lake.state.each_batch(&["content_address", "event", "source_id"], note).await?;
-    let is_new = |row: &&StateRow| {
+    let is_new = |row: &&&StateRow| {
         let source = row.source_id.clone().unwrap_or_default();
         !known.contains(&[row.content_address.clone(), row.event.name().to_owned(), source])
     };
-    Ok(rows.iter().filter(is_new).cloned().collect())
+    Ok(rows.iter().filter(is_new).map(|row| (*row).clone()).collect())
 }

@@ -1,71 +1,47 @@
 //! The lifecycle state that travels with grains: the fold of `state`, and of what grains supersede by their own word.
 //!
-//! It is folded as SQL's `lifecycle` is: the first that took a grain's place is its successor, the first event that ended it is
-//! its end, and of several verifications the latest counts; at the same instant the lesser successor and the greater status.
+//! [`LifecycleFold`] says which events count; the views of SQL agree with it.
 
 use std::collections::BTreeMap;
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{IdentityColumn, LifecycleEvent};
-use gristmill_schemas::container::{IndexState, VerificationStatus};
+use gristmill_schemas::container::IndexState;
 use gristmill_schemas::grain::Field;
+use gristmill_schemas::lifecycle::LifecycleFold;
 
 use super::Lake;
-use super::records::read_file;
 use crate::erase::rows::{OpenFile, links, text_at, texts};
 use crate::error::{Context, Result};
 
-/// The columns that the fold needs.
-const COLUMNS: [&str; 4] = ["content_address", "event", "value", "at"];
+/// The columns of `state` that the fold needs, in the order of the table.
+pub(crate) const EVENT_COLUMNS: [&str; 4] = ["content_address", "event", "value", "at"];
 
-/// What is known of one grain while events are folded.
-#[derive(Debug, Default)]
-struct Fold {
-    superseded: Option<(i64, ContentAddress)>,
-    ended: Option<i64>,
-    verification: Option<(i64, VerificationStatus)>,
+/// A row of `state` as the fold reads it.
+pub(crate) struct EventRow<'b> {
+    pub(crate) address: ContentAddress,
+    pub(crate) event: LifecycleEvent,
+    pub(crate) value: Option<&'b str>,
+    /// Microseconds since 1970.
+    pub(crate) at: i64,
 }
 
-impl Fold {
-    fn apply(&mut self, event: &str, value: Option<&str>, at: i64) {
-        if event == LifecycleEvent::Superseded.name() {
-            self.ends(at);
-            self.superseded_by(value.and_then(|value| value.parse().ok()), at);
-        } else if event == LifecycleEvent::Expired.name() {
-            self.ends(at);
-        } else if event == LifecycleEvent::Verification.name() {
-            let status = value.and_then(VerificationStatus::from_name);
-            let rank = |(at, status): (i64, VerificationStatus)| (at, status.name());
-            if let Some(told) = status.map(|status| (at, status))
-                && self.verification.is_none_or(|known| rank(known) <= rank(told))
-            {
-                self.verification = Some(told);
-            }
-        }
-    }
-
-    fn ends(&mut self, at: i64) {
-        self.ended = Some(self.ended.map_or(at, |ended| ended.min(at)));
-    }
-
-    fn superseded_by(&mut self, successor: Option<ContentAddress>, at: i64) {
-        let told = successor.map(|successor| (at, successor));
-        self.superseded =
-            self.superseded.into_iter().chain(told).min_by_key(|(at, successor)| (*at, successor.to_string()));
-    }
-
-    /// The fields that a manifest carries to other stores; `None` if all are at their defaults.
-    fn portable(&self) -> Option<IndexState> {
-        let state = IndexState {
-            superseded_by: self.superseded.map(|(_, successor)| successor),
-            system_valid_to: self.ended.map(|at| at.div_euclid(1_000)),
-            verification_status: self.verification.map(|(_, status)| status),
-            ..IndexState::default()
-        };
-        (state != IndexState::default()).then_some(state)
-    }
+/// The events in a batch of [`EVENT_COLUMNS`]. Rows of events that this version doesn't know, or of what is no address, are passed over:
+/// they say nothing of any grain.
+pub(crate) fn events_of(batch: &RecordBatch) -> impl Iterator<Item = EventRow<'_>> {
+    let text = |at: usize| batch.column(at).as_string::<i32>();
+    let (addresses, events, values) = (text(0), text(1), text(2));
+    let instants = batch.column(3).as_primitive::<TimestampMicrosecondType>();
+    (0..batch.num_rows()).filter_map(move |row| {
+        Some(EventRow {
+            address: addresses.value(row).parse().ok()?,
+            event: LifecycleEvent::from_name(events.value(row))?,
+            value: values.is_valid(row).then(|| values.value(row)),
+            at: instants.value(row),
+        })
+    })
 }
 
 impl Lake {
@@ -78,33 +54,59 @@ impl Lake {
         &self,
         wanted: impl Fn(&ContentAddress) -> bool,
     ) -> Result<BTreeMap<ContentAddress, IndexState>> {
-        let mut folds: BTreeMap<ContentAddress, Fold> = BTreeMap::new();
-        for file in self.state.files()? {
-            let path = self.state.path_of(&file.name);
-            let bytes = self.location().read(&path).await?;
-            for batch in read_file(bytes, &COLUMNS).file("can't read", &path)? {
-                let text = |at: usize| batch.column(at).as_string::<i32>();
-                let (addresses, events, values) = (text(0), text(1), text(2));
-                let instants = batch.column(3).as_primitive::<TimestampMicrosecondType>();
-                for row in 0..batch.num_rows() {
-                    let Ok(address) = addresses.value(row).parse::<ContentAddress>() else { continue };
-                    if wanted(&address) {
-                        let value = values.is_valid(row).then(|| values.value(row));
-                        folds.entry(address).or_default().apply(events.value(row), value, instants.value(row));
-                    }
-                }
+        let folds = self.lifecycles(wanted).await?;
+        Ok(folds.into_iter().filter_map(|(address, fold)| Some((address, fold.portable()?))).collect())
+    }
+
+    /// The lifecycle of the grains that `wanted` picks and of which anything is known, as of the version that the handle sees. Reads as
+    /// [`Lake::portable_states`] does.
+    ///
+    /// # Errors
+    /// As [`Lake::portable_states`].
+    pub async fn lifecycles(
+        &self,
+        wanted: impl Fn(&ContentAddress) -> bool,
+    ) -> Result<BTreeMap<ContentAddress, LifecycleFold>> {
+        let mut folds: BTreeMap<ContentAddress, LifecycleFold> = BTreeMap::new();
+        let note = |batch: RecordBatch| {
+            for row in events_of(&batch).filter(|row| wanted(&row.address)) {
+                folds.entry(row.address).or_default().add(row.event, row.value, row.at);
             }
-        }
+        };
+        self.state.each_batch(&EVENT_COLUMNS, note).await?;
         for segment in self.segments()? {
             let path = self.grains.path_of(&segment.file.name);
             let file = OpenFile::open(self, &path).await?;
             let told = tokio::task::spawn_blocking(move || own_words(&file)).await.file("can't read", &path)??;
             for (old, new, at) in told.into_iter().filter(|(old, ..)| wanted(old)) {
-                folds.entry(old).or_default().apply(LifecycleEvent::Superseded.name(), Some(&new), at);
+                folds.entry(old).or_default().add(LifecycleEvent::Superseded, Some(&new), at);
             }
         }
-        Ok(folds.into_iter().filter_map(|(address, fold)| Some((address, fold.portable()?))).collect())
+        Ok(folds)
     }
+
+    /// How many supersessions the rows of grains say, as of the version that the handle sees. Reads one column of all segments.
+    ///
+    /// # Errors
+    /// As [`Lake::portable_states`].
+    pub async fn count_supersessions(&self) -> Result<u64> {
+        let mut count = 0;
+        for segment in self.segments()? {
+            let path = self.grains.path_of(&segment.file.name);
+            let file = OpenFile::open(self, &path).await?;
+            let columns = [IdentityColumn::Supersedes.name()];
+            let counting = move || file.each(Some(&columns), |_, batch| Ok(supersessions_in(batch)));
+            count += tokio::task::spawn_blocking(counting).await.file("can't read", &path)??.into_iter().sum::<u64>();
+        }
+        Ok(count)
+    }
+}
+
+/// How many supersessions the rows of `batch` say.
+pub(crate) fn supersessions_in(batch: &RecordBatch) -> u64 {
+    let column = batch.column_by_name(IdentityColumn::Supersedes.name()).and_then(|column| column.as_list_opt::<i32>());
+    let lists = column.into_iter().flat_map(|lists| lists.iter().flatten());
+    lists.map(|superseded| superseded.len() as u64).sum()
 }
 
 /// What the grains of `file` supersede by their own rows: which, by whom, and when those were made.
@@ -133,40 +135,4 @@ fn own_words(file: &OpenFile) -> Result<Vec<(ContentAddress, String, i64)>> {
         });
     }
     Ok(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_successor_and_the_latest_verification_count_whatever_the_order() {
-        let (first, second) = (ContentAddress::of(b"1"), ContentAddress::of(b"2"));
-        let mut fold = Fold::default();
-        fold.apply("superseded", Some(&second.to_string()), 5_000_000);
-        fold.apply("superseded", Some(&first.to_string()), 4_000_000);
-        fold.apply("verification", Some("retracted"), 2);
-        fold.apply("verification", Some("verified"), 1);
-        fold.apply("accessed", Some("7"), 9_000_000);
-        let state = fold.portable().unwrap();
-        assert_eq!(state.superseded_by, Some(first));
-        assert_eq!(state.system_valid_to, Some(4_000));
-        assert_eq!(state.verification_status, Some(VerificationStatus::Retracted));
-        assert_eq!(state.access_count, None);
-    }
-
-    #[test]
-    fn events_that_stay_in_this_store_or_make_no_sense_carry_nothing() {
-        let mut fold = Fold::default();
-        fold.apply("accessed", Some("7"), 1);
-        fold.apply("verification", Some("perhaps"), 1);
-        assert_eq!(fold.portable(), None);
-        fold.apply("expired", None, 2_500);
-        assert_eq!(fold.portable().unwrap().system_valid_to, Some(2));
-        // Its successor was erased, and its name with it.
-        let mut fold = Fold::default();
-        fold.apply("superseded", None, 3_000);
-        let state = fold.portable().unwrap();
-        assert_eq!((state.superseded_by, state.system_valid_to), (None, Some(3)));
-    }
 }

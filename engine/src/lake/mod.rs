@@ -62,6 +62,7 @@ pub(crate) use erased::erased_schema;
 pub use erased::{ERASED, ErasedGrains};
 pub(crate) use heads::{ACCEPT, HEADS, Heads, TableHead};
 pub use ledger::{Ledger, Progress, transaction_name};
+pub(crate) use lifecycle::{EVENT_COLUMNS, events_of, supersessions_in};
 pub use location::LakeLocation;
 pub(crate) use location::SCRATCH;
 pub(crate) use log::{LogFile, hint_path};

@@ -44,8 +44,8 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// The proposal that the delivered grain takes the place of `target`. A justification given with the operation counts
-    /// beside that in the grain.
+    /// The proposal that the delivered grain takes the place of `target`. The only justification that counts is the one in the grain
+    /// (§23.2): it travels with it.
     ///
     /// # Errors
     /// What [`authorization_message`] says.

@@ -16,6 +16,9 @@
 //!   and its earlier versions are no evidence for themselves.
 //! * The withdrawal of a consent by the one who gave it is honoured at once (§8.10): of all modes only a hold stands above it.
 //! * Hops are counted from the grain that is acted on.
+//! * What follows a protected goal inherits its terms however many versions lie between (§23.5); of other grains in a supersession
+//!   chain those within the limit bind. A step that was authorized by the goal's terms doesn't end this: within the limit §23.7
+//!   binds it anyway, and beyond it nothing tells any more who authorized what.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -24,7 +27,7 @@ use gristmill_schemas::error::{ErrorCode, GrainError};
 
 use super::terms::{Mode, Policy};
 
-/// Hops of an ancestry that are walked (§23.6, §23.7).
+/// Hops of an ancestry that are walked (§23.6, §23.7). The inheritance of a goal's terms has no limit (§23.5).
 pub const HOPS: usize = 16;
 
 /// What a judgement needs to know of a grain.
@@ -40,6 +43,13 @@ pub struct Facts {
     pub supersedes: Vec<ContentAddress>,
     /// What it is beyond that.
     pub kind: Kind,
+}
+
+impl Facts {
+    /// True of a goal whose policy says anything but that it is open (§23.4).
+    fn is_protected_goal(&self) -> bool {
+        matches!(self.kind, Kind::Goal { .. }) && self.policy.mode != Mode::Open
+    }
 }
 
 /// What a grain is, as far as the gate cares.
@@ -149,34 +159,54 @@ impl Gate<'_> {
         Ok(permit)
     }
 
-    /// Ancestors whose terms bind an act on `target`: those with the scope of a subtree, and those in its supersession
-    /// chain. For a supersession the ancestry begins at the superseding grain.
+    /// Ancestors whose terms bind an act on `target`: those in its supersession chain, and those with the scope of a subtree.
+    /// For a supersession the ancestry begins at the superseding grain.
     fn binding_ancestors(&self, target: &ContentAddress, act: &Act) -> Vec<(ContentAddress, &Facts)> {
-        let mut seen = HashSet::from([*target]);
-        // (grain, hops from the act, true if every step so far was a supersession)
-        let mut queue = VecDeque::from([(*target, 0, true)]);
+        let mut binding = self.binding_versions(target, act);
+        let versions: HashSet<ContentAddress> = binding.iter().map(|(address, _)| *address).collect();
+        let reaches = |(address, facts): &(ContentAddress, &Facts)| {
+            facts.policy.scope.reaches_derived() && !versions.contains(address)
+        };
+        binding.extend(self.ancestry(target, act).into_iter().filter(reaches));
+        binding
+    }
+
+    /// The versions before `target` whose terms bind: all within [`HOPS`], and protected goals however far back. Each is visited
+    /// once, so that a circle ends.
+    fn binding_versions(&self, target: &ContentAddress, act: &Act) -> Vec<(ContentAddress, &Facts)> {
+        let mut walk = Walk::from(*target);
         if let Act::Supersede(successor) = act {
-            let others = successor.facts.parents.iter().filter(|parent| *parent != target);
-            queue.extend(others.map(|parent| (*parent, 1, successor.facts.supersedes.contains(parent))));
+            let own = &successor.facts.supersedes;
+            walk.reach(successor.facts.parents.iter().filter(|parent| own.contains(parent)), 1);
         }
         let mut binding = Vec::new();
-        while let Some((address, hops, chained)) = queue.pop_front() {
+        while let Some((address, hops)) = walk.next() {
             let Some(facts) = self.known.facts(&address) else { continue };
-            if address != *target {
-                if !seen.insert(address) {
-                    continue;
-                }
-                if chained || facts.policy.scope.reaches_derived() {
-                    binding.push((address, facts));
-                }
+            if address != *target && (hops <= HOPS || facts.is_protected_goal()) {
+                binding.push((address, facts));
             }
-            if hops < HOPS {
-                let superseded = facts.supersedes.iter().map(|parent| (*parent, hops + 1, chained));
-                let derived = facts.parents.iter().filter(|parent| !facts.supersedes.contains(parent));
-                queue.extend(superseded.chain(derived.map(|parent| (*parent, hops + 1, false))));
-            }
+            walk.reach(&facts.supersedes, hops + 1);
         }
         binding
+    }
+
+    /// All ancestors of `target` within [`HOPS`].
+    fn ancestry(&self, target: &ContentAddress, act: &Act) -> Vec<(ContentAddress, &Facts)> {
+        let mut walk = Walk::from(*target);
+        if let Act::Supersede(successor) = act {
+            walk.reach(&successor.facts.parents, 1);
+        }
+        let mut ancestry = Vec::new();
+        while let Some((address, hops)) = walk.next() {
+            let Some(facts) = self.known.facts(&address) else { continue };
+            if address != *target {
+                ancestry.push((address, facts));
+            }
+            if hops < HOPS {
+                walk.reach(facts.supersedes.iter().chain(&facts.parents), hops + 1);
+            }
+        }
+        ancestry
     }
 
     /// What the terms of `facts`, of `target` or of a grain that binds it, say.
@@ -214,6 +244,11 @@ impl Gate<'_> {
             Mode::SoftLocked if requester.justification.as_deref().is_some_and(|text| !text.trim().is_empty()) => {
                 Ok(Permit { needs_review: true, autonomous: false })
             }
+            Mode::SoftLocked if matches!(act, Act::Supersede(_)) => Err(denied(
+                policy,
+                "the superseding grain must say why in `supersession_justification`; a reason that is given beside the bytes of a \
+                 grain, or beside `supersession_auth`, isn't part of it",
+            )),
             Mode::SoftLocked => Err(denied(policy, "it may only be done with a justification")),
             Mode::Delegated => delegated(policy, requester).map(|()| free),
             Mode::Quorum => quorum(policy, facts, requester).map(|()| free),
@@ -268,6 +303,28 @@ impl Gate<'_> {
             return Err(GrainError::new(ErrorCode::EvidenceRequired, message).field("satisfaction_evidence"));
         }
         Ok(true)
+    }
+}
+
+/// A walk over ancestors, the nearest first, each once.
+struct Walk {
+    seen: HashSet<ContentAddress>,
+    /// Grains with their hops from the act.
+    queue: VecDeque<(ContentAddress, usize)>,
+}
+
+impl Walk {
+    fn from(start: ContentAddress) -> Walk {
+        Walk { seen: HashSet::from([start]), queue: VecDeque::from([(start, 0)]) }
+    }
+
+    fn next(&mut self) -> Option<(ContentAddress, usize)> {
+        self.queue.pop_front()
+    }
+
+    fn reach<'a>(&mut self, ancestors: impl IntoIterator<Item = &'a ContentAddress>, hops: usize) {
+        let fresh = ancestors.into_iter().copied().filter(|ancestor| self.seen.insert(*ancestor));
+        self.queue.extend(fresh.map(|ancestor| (ancestor, hops)));
     }
 }
 

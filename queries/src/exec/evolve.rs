@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use datafusion::logical_expr::{col, lit};
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, GrainType, encode_json};
+use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, Field, GrainType, encode_json};
 use gristmill_schemas::json::{Json, Object};
 
 use super::corpus::{NEW, names, no_such, target_address};
@@ -116,6 +116,9 @@ pub(super) fn allowed(session: &Session, has_writer: bool) -> Result<()> {
         false => Err(CalError::new(Code::E044, "The session may only read.").into()),
     }
 }
+
+/// Where a new version says why it takes the place of the one before.
+const JUSTIFICATION: &str = Field::SupersessionJustification.name();
 
 /// Fields of a version that belong to it alone: the next one doesn't take them over.
 const OF_ONE_VERSION: [&str; 13] = [
@@ -235,6 +238,10 @@ fn written(json: Json<'static>, address: String, supersedes: Option<ContentAddre
     let mut told = Object::new();
     told.insert("content_address", address.clone());
     told.insert("supersedes", supersedes.map_or(Json::Null, |old| Json::from(old.to_string())));
+    // The reason is part of what the new address names.
+    if let Some(reason) = grain.get(JUSTIFICATION) {
+        told.insert(JUSTIFICATION, reason.clone());
+    }
     let entry =
         super::Entry { grain, score: 1.0, matched_fields: Vec::new(), content_address: address, notes: Object::new() };
     Answer { results: vec![entry], total: 1, written: Some(told), ..Answer::default() }
@@ -247,7 +254,7 @@ fn next_version(content: &Hit, of: &str, reason: &str, now_ms: i64) -> Object<'s
     fields.insert("created_at", now_ms);
     fields.insert("derived_from", Json::Array(vec![Json::from(of.to_owned())]));
     if !reason.is_empty() {
-        fields.insert("supersession_justification", reason.to_owned());
+        fields.insert(JUSTIFICATION, reason.to_owned());
     }
     fields
 }

@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 
 use super::columns::ADDRESS;
 use super::error::Result;
-use crate::sql::lifecycle::folded;
+use crate::sql::lifecycle::fates;
 
 /// Events of which grains' fates are held at most; a grain of which something is said takes about 100 bytes.
 const MOST: usize = 2_000_000;
@@ -67,12 +67,7 @@ async fn read(context: &SessionContext) -> Result<Option<Fates>> {
 
 /// The fold as CAL needs it: `content_address`, `superseded_by`, `ended`, `contradicted`, `verification_status`.
 pub(super) async fn fold(context: &SessionContext) -> Result<DataFrame> {
-    let query = format!(
-        "SELECT content_address, superseded_by, system_valid_to IS NOT NULL AS ended, contradicted, verification_status
-         FROM ({})",
-        folded(None)
-    );
-    Ok(context.sql(&query).await?)
+    Ok(context.sql(&fates()).await?)
 }
 
 /// How many events may say what became of a grain.

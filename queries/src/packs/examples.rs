@@ -252,14 +252,7 @@ fn events_of(text: &str, names: &Names) -> Result<RecordBatch, String> {
 fn event_of(json: &Json<'_>) -> Result<StateRow, String> {
     let text = |key: &str| json.get(key).and_then(Json::as_str).map(str::to_owned);
     let name = text("event").ok_or("an event needs `event`")?;
-    let all = [
-        LifecycleEvent::Superseded,
-        LifecycleEvent::Contradicted,
-        LifecycleEvent::Verification,
-        LifecycleEvent::Expired,
-        LifecycleEvent::Accessed,
-    ];
-    let event = all.into_iter().find(|event| event.name() == name).ok_or_else(|| format!("`{name}` is no event"))?;
+    let event = LifecycleEvent::from_name(&name).ok_or_else(|| format!("`{name}` is no event"))?;
     Ok(StateRow {
         content_address: text("content_address").ok_or("an event needs `content_address`")?,
         event,

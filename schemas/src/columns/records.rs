@@ -29,16 +29,20 @@ pub enum LifecycleEvent {
     Expired,
     /// It was retrieved; the value is how often in all.
     Accessed,
+    /// Who asked for its supersession, and why; the value is the address of the successor, whose own row carries the supersession
+    /// out. Changes nothing by itself.
+    Noted,
 }
 
 impl LifecycleEvent {
     /// All of them.
-    pub const ALL: [LifecycleEvent; 5] = [
+    pub const ALL: [LifecycleEvent; 6] = [
         LifecycleEvent::Superseded,
         LifecycleEvent::Contradicted,
         LifecycleEvent::Verification,
         LifecycleEvent::Expired,
         LifecycleEvent::Accessed,
+        LifecycleEvent::Noted,
     ];
 
     /// The event of that name; `None` for one that this version doesn't know.
@@ -54,6 +58,7 @@ impl LifecycleEvent {
             LifecycleEvent::Verification => "verification",
             LifecycleEvent::Expired => "expired",
             LifecycleEvent::Accessed => "accessed",
+            LifecycleEvent::Noted => "noted",
         }
     }
 }

@@ -300,6 +300,15 @@ impl<'a> Grain<'a> {
         self.get(field).and_then(|value| value.as_text())
     }
 
+    /// The grain's tags (§13): the texts of `structural_tags`, which may be a list or the one text that some writers keep instead of a list
+    /// of one. Whatever depends on a tag asks this function.
+    pub fn tags(&self) -> impl Iterator<Item = &'a str> {
+        let value = self.get(Field::StructuralTags);
+        let alone = value.and_then(|value| value.as_text());
+        let listed = value.and_then(|value| value.as_array()).into_iter().flatten();
+        alone.into_iter().chain(listed.filter_map(|tag| tag.as_text()))
+    }
+
     /// The fields that the specification names, in the order of the payload's keys; those under another writer's key last.
     pub fn known(&self) -> &[(Field, RawValue<'a>)] {
         &self.known

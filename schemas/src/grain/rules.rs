@@ -451,11 +451,7 @@ fn check_vocabulary(grain: &mut Grain<'_>, rigor: Rigor) -> Result<(), GrainErro
 
 /// The least sensitivity class that the grain's tags demand.
 pub(super) fn demanded_sensitivity(grain: &Grain<'_>) -> Sensitivity {
-    let value = grain.get(Field::StructuralTags);
-    // Some writers keep a single tag as a plain string.
-    let alone = value.and_then(|value| value.as_text());
-    let listed = value.and_then(|value| value.as_array()).into_iter().flatten().filter_map(|tag| tag.as_text());
-    listed.chain(alone).map(Sensitivity::of_tag).max().unwrap_or_default()
+    grain.tags().map(Sensitivity::of_tag).max().unwrap_or_default()
 }
 
 fn check_sensitivity(grain: &Grain<'_>) -> Result<(), GrainError> {

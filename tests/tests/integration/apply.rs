@@ -4,8 +4,10 @@ use std::io::Cursor;
 
 use arrow::array::AsArray;
 use gristmill_engine::apply::{Answer, ApplyOptions, ApplyReport, apply};
-use gristmill_engine::lake::Lake;
+use gristmill_engine::lake::{Change, Lake};
 use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{LifecycleEvent, StateRow, state_batch};
+use gristmill_schemas::container::VerificationStatus;
 use gristmill_schemas::grain::{EncodeOptions, Grain, Mode, Payload, act_message, authorization_message, encode_json};
 use gristmill_schemas::json::Json;
 use gristmill_schemas::sign::{SigningKey, did_of_key, sign, sign_message};
@@ -113,7 +115,7 @@ async fn operations_see_the_ones_before_them_and_a_second_run_changes_nothing() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_supersession_travels_with_the_grain_and_the_reason_of_the_operation_is_kept() {
+async fn a_supersession_and_its_reason_travel_with_the_grain() {
     let mut lab = Lab::new().await;
     let (old, soft) = (belief("old", ""), belief("soft", r#", "invalidation_policy": {"mode": "soft_locked"}"#));
     let (target, soft_target) = (address(&old), address(&soft));
@@ -124,7 +126,10 @@ async fn a_supersession_travels_with_the_grain_and_the_reason_of_the_operation_i
         supersede(&soft_target, &belief("softer", "")).replace(r#""grain""#, r#""reason": "a typo", "grain""#),
     ];
     let (answers, report) = lab.apply(&lines).await;
-    assert_eq!((errors(&answers), report.events_written), (vec![None; 4], 1));
+    assert_eq!((errors(&answers), report.events_written), (vec![None; 4], 0));
+    assert_eq!(answers.iter().map(|answer| answer.reason_in_grain).collect::<Vec<_>>(), [false, false, false, true]);
+    let said = format!(r#", "derived_from": ["{soft_target}"], "supersession_justification": "a typo""#);
+    assert_eq!(answers[3].content_address, Some(address(&belief("softer", &said)).to_string()));
     let states = lab.lake.portable_states(|_| true).await.unwrap();
     for (target, answer) in [(target, &answers[2]), (soft_target, &answers[3])] {
         let state = &states[&target];
@@ -132,8 +137,166 @@ async fn a_supersession_travels_with_the_grain_and_the_reason_of_the_operation_i
         assert_eq!(state.system_valid_to, Some(1_767_225_600_000));
     }
     assert_eq!(states.len(), 2);
-    let reasons = lab.lake.state.read_columns(&["reason"]).await.unwrap();
-    assert_eq!(reasons[0].column(0).as_string::<i32>().value(0), "a typo");
+    let (again, report) = lab.apply(&lines).await;
+    assert!(again[2].already && again[3].already && report.events_written == 0);
+}
+
+/// `grain` as the bytes of a successor of `target`, with a reason and an actor beside it.
+fn supersede_by_bytes(target: &ContentAddress, object: &str, more: &str) -> String {
+    let grain = belief(object, &format!(r#", "derived_from": ["{target}"]{more}"#));
+    let blob = encode_json(&Json::parse(grain.as_bytes()).unwrap(), EncodeOptions::default()).unwrap().blob;
+    let beside = r#""reason": "a typo", "actor": "did:web:editor""#;
+    format!(r#"{{"op": "supersede", "address": "{target}", {beside}, "blob_hex": "{}"}}"#, hex::encode(blob))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reason_beside_the_bytes_of_a_grain_is_noted_and_opens_no_soft_lock() {
+    let mut lab = Lab::new().await;
+    let (old, soft) = (belief("old", ""), belief("soft", r#", "invalidation_policy": {"mode": "soft_locked"}"#));
+    let (target, soft_target) = (address(&old), address(&soft));
+    let justified = r#", "supersession_justification": "its own""#;
+    let lines = [
+        put(&old),
+        put(&soft),
+        supersede_by_bytes(&target, "new", ""),
+        supersede_by_bytes(&soft_target, "softer", ""),
+        supersede_by_bytes(&soft_target, "softer", justified),
+    ];
+    let (answers, _) = lab.apply(&lines).await;
+    assert_eq!(errors(&answers), [None, None, None, DENIED, None]);
+    assert!(answers[3].message.as_ref().unwrap().contains("supersession_justification"), "{answers:?}");
+    let rows = lab.lake.state.read_columns(&["event", "actor", "reason"]).await.unwrap();
+    for column in [0, 1, 2] {
+        let expected = ["noted", "did:web:editor", "a typo"][column];
+        assert!(rows[0].column(column).as_string::<i32>().iter().all(|cell| cell == Some(expected)));
+    }
+    // A note closes nothing; the rows of the new grains do.
+    assert_eq!((lab.events().await, lab.lake.portable_states(|_| true).await.unwrap().len()), (2, 2));
+    let (again, report) = lab.apply(&lines).await;
+    assert!(again[2].already && again[4].already && report.events_written == 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_refuses_what_only_a_superseding_grain_says() {
+    let mut lab = Lab::new().await;
+    let old = belief("old", "");
+    let target = address(&old);
+    let successor = |field: &str| belief("new", &format!(r#", "derived_from": ["{target}"], {field}"#));
+    let justified = successor(r#""supersession_justification": "a typo""#);
+    let lines = [
+        put(&old),
+        put(&justified),
+        put(&successor(r#""invalidation_type": "erratum""#)),
+        put(&successor(r#""supersession_auth": [{"$bytes_hex": "d2"}]"#)),
+        // What is derived from another doesn't take its place (§14).
+        put(&successor(&format!(r#""related_to": [{{"hash": "{target}", "relation_type": "replaces"}}]"#))),
+        supersede(&target, &justified),
+        // Putting what is there is no operation on it.
+        put(&justified),
+    ];
+    let (answers, report) = lab.apply(&lines).await;
+    let refused = Some("ERR_SCHEMA");
+    assert_eq!(errors(&answers), [None, refused, refused, refused, None, None, None]);
+    assert!(answers[1].message.as_ref().unwrap().contains(r#"{"op": "supersede""#), "{answers:?}");
+    assert!(answers[6].already);
+    assert_eq!((report.grains_written, lab.lake.portable_states(|_| true).await.unwrap().len()), (3, 1));
+}
+
+/// Adds events to `state` in files whose names are in the order of `files`.
+async fn add_events(lab: &mut Lab, files: &[Vec<(ContentAddress, LifecycleEvent, &str, i64)>]) {
+    for events in files {
+        let rows: Vec<_> = events
+            .iter()
+            .map(|(address, event, value, at)| StateRow {
+                content_address: address.to_string(),
+                event: *event,
+                value: Some((*value).to_owned()),
+                at: *at,
+                actor: None,
+                reason: None,
+                source_id: None,
+            })
+            .collect();
+        let file = lab.lake.state.write_file(&state_batch(&rows).unwrap()).await.unwrap();
+        let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
+        lab.lake.state.commit(change, "test", 1).await.unwrap();
+        // Names of files ascend with the time, by the millisecond.
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_is_done_already_only_if_nothing_would_change() {
+    let mut lab = Lab::new().await;
+    let (one, two, three) = (belief("one", ""), belief("two", ""), belief("three", ""));
+    let targets = [address(&one), address(&two), address(&three)];
+    lab.apply(&[put(&one), put(&two), put(&three)]).await;
+    let (contradicted, verification) = (LifecycleEvent::Contradicted, LifecycleEvent::Verification);
+    let ahead = chrono::Utc::now().timestamp_micros() + 3_600_000_000;
+    // The later event stands in the first file, as after a file was rewritten.
+    let later = vec![
+        (targets[0], contradicted, "false", 20),
+        (targets[1], verification, "contested", 20),
+        (targets[2], contradicted, "false", ahead),
+    ];
+    let earlier = vec![
+        (targets[0], contradicted, "true", 10),
+        (targets[1], verification, "retracted", 10),
+        (targets[2], verification, "verified", ahead),
+    ];
+    add_events(&mut lab, &[later, earlier]).await;
+    let lines = [
+        format!(r#"{{"op": "contradict", "address": "{}"}}"#, targets[0]),
+        format!(r#"{{"op": "retract", "address": "{}"}}"#, targets[1]),
+        // What the lake knows is dated ahead of this machine's clock.
+        format!(r#"{{"op": "contradict", "address": "{}"}}"#, targets[2]),
+        format!(r#"{{"op": "retract", "address": "{}"}}"#, targets[2]),
+    ];
+    for already in [false, true] {
+        let (answers, report) = lab.apply(&lines).await;
+        assert_eq!(answers.iter().map(|answer| answer.already).collect::<Vec<_>>(), [already; 4]);
+        assert_eq!(report.events_written, if already { 0 } else { 4 });
+        let states = lab.lake.portable_states(|_| true).await.unwrap();
+        assert!(states[&targets[0]].contradicted && states[&targets[2]].contradicted);
+        let status = |target| states[target].verification_status;
+        assert_eq!([&targets[1], &targets[2]].map(status), [Some(VerificationStatus::Retracted); 2]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_goal_stays_locked_after_a_hundred_permitted_transitions() {
+    let mut lab = Lab::new().await;
+    let goal = |state: &str, number: usize, more: &str| {
+        format!(
+            r#"{{"type": "goal", "description": "keep it", "goal_state": "{state}", "created_at": {}{more}}}"#,
+            1_767_225_600_000 + number
+        )
+    };
+    let terms = r#", "invalidation_policy": {"mode": "locked"}, "allowed_transitions": ["suspended", "failed"]"#;
+    let (first, proof) = (goal("active", 0, terms), belief("proof", ""));
+    let evidence = format!(r#", "satisfaction_evidence": ["{}"]"#, address(&proof));
+    let mut last = address(&first);
+    lab.apply(&[put(&first), put(&proof)]).await;
+    // In batches of ten: most of the chain is read from the lake.
+    for batch in 0..10 {
+        let mut lines = Vec::new();
+        for number in 10 * batch..10 * batch + 10 {
+            let (state, more) = if number % 2 == 0 { ("suspended", "") } else { ("failed", evidence.as_str()) };
+            let next = goal(state, number + 1, &format!(r#"{more}, "derived_from": ["{last}"]"#));
+            lines.push(supersede(&last, &next));
+            last = address(&next);
+        }
+        let (answers, _) = lab.apply(&lines).await;
+        assert_eq!(errors(&answers), [None; 10], "batch {batch}: {answers:?}");
+    }
+    let lines = [
+        supersede(&last, &belief("something else", "")),
+        format!(r#"{{"op": "retract", "address": "{last}"}}"#),
+        supersede(&last, &goal("active", 999, "")),
+        supersede(&last, &goal("suspended", 999, "")),
+    ];
+    let (answers, _) = lab.apply(&lines).await;
+    assert_eq!(errors(&answers), [DENIED, DENIED, DENIED, None]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

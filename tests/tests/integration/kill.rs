@@ -13,9 +13,11 @@ use std::time::Instant;
 use arrow::array::{Array, AsArray, RecordBatch};
 use futures::TryStreamExt;
 use gristmill_engine::lake::{Lake, Table};
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::container::{ContainerOptions, IndexState, Manifest, VerificationStatus};
 use gristmill_schemas::grain::HEADER_LENGTH;
 use gristmill_tests::binary;
-use gristmill_tests::grains::{belief, frames};
+use gristmill_tests::grains::{belief, container, frames};
 use gristmill_tests::kill::{copy_folder, kill_after, kills, share};
 
 /// Small batches: many commits, so many places to be killed at.
@@ -134,6 +136,15 @@ fn check_committed(lake: &Path, expected: &Content) {
     };
     assert!(is_part(&found.states, &expected.states), "states come in once");
     assert!(is_part(&found.rejects, &expected.rejects), "rejects come in once");
+}
+
+/// Supersessions whose successor isn't in the lake: the grains that they close would be gone for nothing.
+fn closed_by_absent(lake: &Path) -> usize {
+    let found = content(lake);
+    let is_absent = |(_, event, value): &&(String, String, String)| {
+        event == "superseded" && !value.is_empty() && !found.grains.contains_key(value)
+    };
+    found.states.iter().filter(is_absent).count()
 }
 
 /// True if the chain of the audit log holds.
@@ -261,7 +272,10 @@ fn an_apply_that_is_killed_does_a_batch_or_leaves_it_and_the_next_run_does_the_r
         answer["content_address"].as_str().unwrap().to_owned()
     });
     let operations = addresses.enumerate().map(|(number, address)| match number % 4 {
-        0 => format!(r#"{{"op": "supersede", "address": "{address}", "grain": {}}}"#, belief(number, "new")),
+        0 => {
+            let why = if number % 8 == 0 { r#""reason": "outdated", "# } else { "" };
+            format!(r#"{{"op": "supersede", "address": "{address}", {why}"grain": {}}}"#, belief(number, "new"))
+        }
         1 => format!(r#"{{"op": "contradict", "address": "{address}", "reason": "wrong"}}"#),
         2 => format!(r#"{{"op": "verify", "address": "{address}", "status": "verified"}}"#),
         _ => format!(r#"{{"op": "put", "grain": {}}}"#, belief(number, "another")),
@@ -273,9 +287,43 @@ fn an_apply_that_is_killed_does_a_batch_or_leaves_it_and_the_next_run_does_the_r
         let found = content(lake);
         assert!(matches!((found.grains.len(), found.states.len()), (400 | 600, 0 | 200)), "a batch is done or not");
         assert!(before.grains.keys().all(|address| found.grains.contains_key(address)), "nothing is lost");
+        assert_eq!(closed_by_absent(lake), 0);
     };
     kill_again_and_again(&pristine, &["apply", &ops], half, |lake| {
         let found = content(lake);
         assert_eq!((found.grains.len(), found.states.len()), (600, 200));
+    });
+}
+
+#[test]
+fn an_ingest_of_claims_that_is_killed_closes_no_grain_by_an_absent_one_and_loses_no_claim() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let old: Vec<Vec<u8>> = (0..400).map(belief).collect();
+    let file = at("old.frames").display().to_string();
+    std::fs::write(&file, frames(&old)).unwrap();
+    let pristine = at("pristine");
+    must(&pristine, &["ingest", &file]);
+    // Each of the new grains takes the place of an old one, and says of itself that it was verified.
+    let new: Vec<Vec<u8>> = (400..800).map(belief).collect();
+    let address = |blob: &Vec<u8>| ContentAddress::of(blob);
+    let superseded = old
+        .iter()
+        .zip(&new)
+        .map(|(old, new)| (address(old), IndexState { superseded_by: Some(address(new)), ..IndexState::default() }));
+    let verified = Some(VerificationStatus::Verified);
+    let states =
+        new.iter().map(|new| (address(new), IndexState { verification_status: verified, ..IndexState::default() }));
+    let manifest = Manifest { entries: superseded.chain(states).collect() };
+    let claims = at("claims.mg").display().to_string();
+    std::fs::write(&claims, container(&new, ContainerOptions::default(), Some(&manifest))).unwrap();
+    let left = |lake: &Path| {
+        let found = content(lake);
+        assert!(matches!(found.grains.len(), 400 | 800));
+        assert_eq!(closed_by_absent(lake), 0);
+    };
+    kill_again_and_again(&pristine, &["ingest", &claims], left, |lake| {
+        let found = content(lake);
+        assert_eq!((found.grains.len(), found.states.len(), closed_by_absent(lake)), (800, 800, 0));
     });
 }

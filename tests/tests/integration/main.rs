@@ -26,6 +26,7 @@ mod exchanges_round_trip;
 mod interop;
 mod kill;
 mod lessons;
+mod lifecycle;
 mod maintenance;
 mod object_store;
 #[cfg(unix)]

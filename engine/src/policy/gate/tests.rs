@@ -270,6 +270,36 @@ fn a_successor_cant_come_from_a_protected_subtree_by_another_parent() {
 }
 
 #[test]
+fn a_protected_goal_binds_what_follows_it_however_many_versions_lie_between() {
+    for (first, expected) in [(goal(terms(Mode::Locked), "active"), DENIED), (grain(terms(Mode::Locked)), FREE)] {
+        let mut lake = Lake::default();
+        let mut last = lake.add("0", first);
+        for number in 1..=100 {
+            let next =
+                Facts { parents: vec![last], supersedes: vec![last], ..goal(Policy::absent(false), "suspended") };
+            last = lake.add(&number.to_string(), next);
+        }
+        let nobody = Requester::default();
+        let belief = Facts { parents: vec![last], supersedes: vec![last], ..open() };
+        assert_eq!(lake.judge(last, &by(belief), &nobody), expected);
+        assert_eq!(lake.judge(last, &Act::Contradict, &nobody), expected);
+        let (one, two) = (lake.add("one", open()), lake.add("two", open()));
+        let permitted = if expected == DENIED { AUTONOMOUS } else { FREE };
+        assert_eq!(lake.judge(last, &transition("satisfied", vec![one, two]), &nobody), permitted);
+    }
+}
+
+#[test]
+fn naming_an_earlier_version_as_one_more_parent_is_no_way_around_its_terms() {
+    let mut lake = Lake::default();
+    let locked = lake.add("locked", goal(terms(Mode::Locked), "active"));
+    let next = Facts { parents: vec![locked], supersedes: vec![locked], ..goal(Policy::absent(false), "suspended") };
+    let next = lake.add("next", next);
+    let successor = Facts { parents: vec![next, locked], supersedes: vec![next], ..open() };
+    assert_eq!(lake.judge(next, &by(successor), &Requester::default()), DENIED);
+}
+
+#[test]
 fn circles_and_unknown_ancestors_end_the_walk() {
     let mut lake = Lake::default();
     let (a, b) = (ContentAddress::of(b"a"), ContentAddress::of(b"b"));
