@@ -220,6 +220,9 @@ pub struct Ingest {
     /// `--lenient`, may take it, and it leaves `rejects`
     #[arg(long)]
     pub retry_refused: bool,
+    /// How large standard input, a pipe or an object may be, which is spooled before it is read [default: 64G]
+    #[arg(long, value_name = "SIZE")]
+    pub max_source: Option<Size>,
     /// Check everything and write nothing
     #[arg(long)]
     pub dry_run: bool,

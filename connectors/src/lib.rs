@@ -55,6 +55,26 @@ pub enum ConnectorError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A stream or an object is larger than what is spooled.
+    #[error("`{uri}` has more than {limit} bytes, the most that is spooled; --max-source raises the limit")]
+    TooLarge {
+        /// The source.
+        uri: String,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A stream or an object is larger than what is held in memory on its way into an encrypted lake.
+    #[error(
+        "`{uri}` has more than {limit} bytes: on its way into an encrypted lake, input that is no file is held in memory, so that \
+         nothing of it lies open on a disk; save it as a file on an encrypted disk and name that, or raise --memory, a quarter of \
+         which is the limit"
+    )]
+    TooLargeToHold {
+        /// The source.
+        uri: String,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The operating system refused.
     #[error("{what} `{path}`: {cause}")]
     Io {

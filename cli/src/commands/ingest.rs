@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gristmill_connectors::source::discover;
+use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, discover};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::IndexKinds;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, OnError, ingest};
@@ -32,6 +32,7 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
         retry_refused: arguments.retry_refused,
         dry_run: arguments.dry_run,
         threads: context.threads(),
+        max_source: arguments.max_source.map_or(DEFAULT_SPOOL_LIMIT, |limit| limit.0),
         indexes: if arguments.no_indexes { IndexKinds::NONE } else { IndexKinds::ALL },
         ..IngestOptions::default()
     };

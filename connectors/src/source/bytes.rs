@@ -41,11 +41,19 @@ impl SourceBytes {
     /// [`ConnectorError::Io`].
     pub fn map(path: &Path) -> Result<SourceBytes, ConnectorError> {
         let file = File::open(path).map_err(ConnectorError::io("can't open", path))?;
-        let length = file.metadata().map_err(ConnectorError::io("can't inspect", path))?.len();
+        SourceBytes::map_file(&file).map_err(ConnectorError::io("can't map", path))
+    }
+
+    /// Maps an open file, which may have no name any more: its bytes live as long as they are used.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn map_file(file: &File) -> std::io::Result<SourceBytes> {
+        let length = file.metadata()?.len();
         // A mapping of nothing is an error on some systems.
         let content = match length {
             0 => Content::Owned(Vec::new()),
-            _ => Content::Mapped(map_file(&file).map_err(ConnectorError::io("can't map", path))?),
+            _ => Content::Mapped(map_file(file)?),
         };
         Ok(SourceBytes { content, length: length as usize, _spool: None })
     }

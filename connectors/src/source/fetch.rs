@@ -1,77 +1,77 @@
 //! Making a source local.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
-use tempfile::NamedTempFile;
 
 use super::bytes::SourceBytes;
 use super::discover::{Location, Source};
+use super::spool::{Spool, SpoolOptions};
 use crate::ConnectorError;
 
-/// The bytes of `source`: mapped where it is a file, spooled to a temporary file first where it isn't. Standard input and pipes
-/// are read to their end.
+/// Bytes of a stream that are read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// [`fetch_with`] the usual limit.
 ///
 /// # Errors
-/// [`ConnectorError::Io`], [`ConnectorError::Store`].
+/// As [`fetch_with`].
 pub async fn fetch(source: &Source) -> Result<SourceBytes, ConnectorError> {
+    fetch_with(source, SpoolOptions::default()).await
+}
+
+/// The bytes of `source`: mapped where it is a file, spooled first where it isn't. Standard input and pipes are read to their end.
+///
+/// # Errors
+/// [`ConnectorError::Io`], [`ConnectorError::Store`]; [`ConnectorError::TooLarge`] and [`ConnectorError::TooLargeToHold`] as the
+/// options say.
+pub async fn fetch_with(source: &Source, options: SpoolOptions) -> Result<SourceBytes, ConnectorError> {
     match &source.location {
         Location::File(path) => SourceBytes::map(path),
         Location::Object { store, path } => {
             let fault = || ConnectorError::store("can't read", &source.uri);
             let mut chunks = store.get(path).await.map_err(fault())?.into_stream();
-            let mut spool = Spool::new()?;
+            let mut spool = Spool::new(&source.uri, options)?;
             while let Some(chunk) = chunks.try_next().await.map_err(fault())? {
                 spool.write(&chunk)?;
             }
             spool.finish()
         }
-        Location::Stdin => spooled("-".into(), |_| Ok(std::io::stdin().lock())).await,
-        Location::Stream(path) => spooled(path.clone(), |path| File::open(path)).await,
+        Location::Stdin => spooled("-".into(), options, |_| Ok(std::io::stdin().lock())).await,
+        Location::Stream(path) => spooled(path.clone(), options, |path| File::open(path)).await,
     }
 }
 
 /// What `open` reads at `path`, to its end.
 async fn spooled<R: Read>(
     path: PathBuf,
+    options: SpoolOptions,
     open: impl FnOnce(&Path) -> std::io::Result<R> + Send + 'static,
 ) -> Result<SourceBytes, ConnectorError> {
-    let told = path.clone();
+    let shown = path.clone();
     let spool = move || {
-        let mut spool = Spool::new()?;
+        let mut spool = Spool::new(&path.display().to_string(), options)?;
         let mut stream = open(&path).map_err(ConnectorError::io("can't open", &path))?;
-        std::io::copy(&mut stream, &mut spool.file).map_err(ConnectorError::io("can't read", &path))?;
-        spool.finish()
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => return spool.finish(),
+                Ok(read) => spool.write(buffer.get(..read).unwrap_or_default())?,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(ConnectorError::io("can't read", &path)(error)),
+            }
+        }
     };
-    let fault = |error| ConnectorError::io("can't read", told)(std::io::Error::other(error));
+    let fault = |error| ConnectorError::io("can't read", shown)(std::io::Error::other(error));
     tokio::task::spawn_blocking(spool).await.map_err(fault)?
-}
-
-/// A temporary file that is filled and then mapped.
-struct Spool {
-    file: NamedTempFile,
-}
-
-impl Spool {
-    fn new() -> Result<Self, ConnectorError> {
-        let file = NamedTempFile::with_prefix("gristmill-spool-");
-        Ok(Spool { file: file.map_err(ConnectorError::io("can't create a file in", std::env::temp_dir()))? })
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectorError> {
-        self.file.write_all(bytes).map_err(ConnectorError::io("can't write", self.file.path()))
-    }
-
-    fn finish(self) -> Result<SourceBytes, ConnectorError> {
-        SourceBytes::map_spooled(self.file.into_temp_path())
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::sync::Arc;
 
     use object_store::memory::InMemory;

@@ -34,6 +34,8 @@ pub struct ReadOptions<'o> {
     pub namespace: Option<&'o str>,
     /// Threads to read on; 0 for one per core.
     pub threads: usize,
+    /// True if the grains may not lie open in a temporary file.
+    pub sealed: bool,
     /// What is known of the files that are read together with this one; nothing if it stands alone.
     pub together: Option<Together<'o>>,
 }
@@ -49,7 +51,14 @@ pub struct Together<'t> {
 
 impl Default for ReadOptions<'_> {
     fn default() -> Self {
-        ReadOptions { fallback: Timestamp::from_micros(0), provider: None, namespace: None, threads: 0, together: None }
+        ReadOptions {
+            fallback: Timestamp::from_micros(0),
+            provider: None,
+            namespace: None,
+            threads: 0,
+            sealed: false,
+            together: None,
+        }
     }
 }
 

@@ -5,7 +5,6 @@ use std::io::{BufWriter, Write};
 
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{FRAME_END, IndexState, frame_head};
-use tempfile::NamedTempFile;
 
 use super::grains::{GrainCounts, GrainOutput, Linker, grains_of, grains_together};
 use super::kind::TranscriptKind;
@@ -13,13 +12,14 @@ use super::line::{Line, LineFault};
 use super::read::ReadOptions;
 use super::told::Made;
 use crate::ConnectorError;
-use crate::source::SourceBytes;
+use crate::source::spool::{nameless, spooling};
+use crate::source::{SealedFile, SealedWriter, SourceBytes};
 
 /// A transcript as grains.
 #[derive(Debug)]
 pub struct Spooled {
     /// The grains, in a temporary file of frames that lives as long as its bytes are used.
-    pub frames: SourceBytes,
+    pub frames: FrameSpool,
     /// How many they are.
     pub grains: u64,
     /// What they are made of.
@@ -32,12 +32,21 @@ pub struct Spooled {
     pub states: Vec<(ContentAddress, IndexState)>,
 }
 
+/// A temporary file of frames, without a name.
+#[derive(Debug)]
+pub enum FrameSpool {
+    /// In the clear, mapped.
+    Open(SourceBytes),
+    /// Sealed, because nothing of it may lie open on a disk.
+    Sealed(SealedFile),
+}
+
 /// The grains of a transcript, and what isn't in any blob.
 ///
 /// # Errors
 /// [`ConnectorError::Io`] if the temporary file can't be written.
 pub fn frames_of(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>) -> Result<Spooled, ConnectorError> {
-    spooled(&mut |tell| grains_of(bytes, kind, options, tell))
+    spooled(options.sealed, &mut |tell| grains_of(bytes, kind, options, tell))
 }
 
 /// [`frames_of`] traffic that is read together with other files, which the options name; `linker` has read those before it. With the
@@ -52,25 +61,34 @@ pub fn frames_together(
     linker: &mut Linker,
     last: bool,
 ) -> Result<Spooled, ConnectorError> {
-    spooled(&mut |tell| grains_together(bytes, kind, options, linker, last, tell))
+    spooled(options.sealed, &mut |tell| grains_together(bytes, kind, options, linker, last, tell))
 }
 
 /// Who takes grains.
 type Tell<'t> = dyn FnMut(GrainOutput<'_>) + 't;
 
-/// Spools what `read` tells.
-fn spooled(read: &mut dyn FnMut(&mut Tell<'_>) -> GrainCounts) -> Result<Spooled, ConnectorError> {
-    let spool = NamedTempFile::with_prefix("gristmill-transcript-");
-    let spool = spool.map_err(ConnectorError::io("can't create a file in", std::env::temp_dir()))?;
-    let file = spool.as_file().try_clone().map_err(ConnectorError::io("can't write", spool.path()))?;
-    let mut writer = Writer::new(BufWriter::with_capacity(1 << 18, file));
+/// Spools what `read` passes on.
+fn spooled(sealed: bool, read: &mut dyn FnMut(&mut Tell<'_>) -> GrainCounts) -> Result<Spooled, ConnectorError> {
+    if sealed {
+        let (out, spooled) = written(SealedWriter::new()?, read)?;
+        return Ok(spooled(FrameSpool::Sealed(out.finish().map_err(spooling())?)));
+    }
+    let (out, spooled) = written(BufWriter::with_capacity(1 << 18, nameless()?), read)?;
+    Ok(spooled(FrameSpool::Open(SourceBytes::map_file(out.get_ref()).map_err(spooling())?)))
+}
+
+/// Writes what `read` passes on; what is still missing then is the file as one that can be read.
+fn written<W: Write>(
+    out: W,
+    read: &mut dyn FnMut(&mut Tell<'_>) -> GrainCounts,
+) -> Result<(W, impl FnOnce(FrameSpool) -> Spooled), ConnectorError> {
+    let mut writer = Writer::new(out);
     let counts = read(&mut |output| writer.take(output));
     let Writer { mut out, failed, mut faults, supersessions, states, grains, .. } = writer;
     let ended = failed.map_or(Ok(()), Err).and_then(|()| out.write_all(&FRAME_END)).and_then(|()| out.flush());
-    ended.map_err(ConnectorError::io("can't write", spool.path()))?;
+    ended.map_err(spooling())?;
     faults.sort_by_key(|fault| fault.number);
-    let frames = SourceBytes::map_spooled(spool.into_temp_path())?;
-    Ok(Spooled { frames, grains, counts, faults, supersessions, states })
+    Ok((out, move |frames| Spooled { frames, grains, counts, faults, supersessions, states }))
 }
 
 /// Writes frames; after an error there are no more.
@@ -128,7 +146,12 @@ mod tests {
         let text = "oops\n{\"provider\":\"x\",\"endpoint\":\"y\",\"request\":{\"a\":1}}";
         let Spooled { frames, faults, .. } =
             frames_of(text.as_bytes(), TranscriptKind::Exchanges, ReadOptions::default()).unwrap();
+        let FrameSpool::Open(frames) = frames else { panic!("sealed") };
         let Ok(Frame::Grain(grain)) = next_frame(&frames) else { panic!("no grain") };
         assert_eq!((frames[4 + grain.len()..].len(), faults.len()), (4, 1));
+        let options = ReadOptions { sealed: true, ..ReadOptions::default() };
+        let sealed = frames_of(text.as_bytes(), TranscriptKind::Exchanges, options).unwrap().frames;
+        let FrameSpool::Sealed(sealed) = sealed else { panic!("open") };
+        assert_eq!(sealed.read(0..usize::MAX).unwrap(), *frames);
     }
 }

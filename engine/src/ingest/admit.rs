@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use gristmill_connectors::ConnectorError;
-use gristmill_connectors::source::{Source, SourceBytes, SourceKind, fetch};
+use gristmill_connectors::source::{Source, SourceBytes, SourceKind, SpoolOptions, fetch_with};
 use gristmill_connectors::transcript::grains::Linker;
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::line::LineFault;
 use gristmill_connectors::transcript::read::{ReadOptions, Together};
-use gristmill_connectors::transcript::spool::{Spooled, frames_of, frames_together};
+use gristmill_connectors::transcript::spool::{FrameSpool, Spooled, frames_of, frames_together};
 use gristmill_connectors::transcript::tree::Tree;
 use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, ContainerLimits, FOOTER_LENGTH};
@@ -96,6 +96,8 @@ pub(super) struct Door {
     pub(super) limits: ContainerLimits,
     /// Threads that read transcripts; 0 for one per core.
     pub(super) threads: usize,
+    /// How input that is no file is kept.
+    pub(super) spool: SpoolOptions,
     /// When the run began, in microseconds since 1970.
     pub(super) now: i64,
 }
@@ -110,13 +112,13 @@ impl Door {
             Arrival::InTurn(source, turn) => return Ok(vec![self.admit_in_turn(source, turn).await?]),
             Arrival::Beside(sources) => sources,
         };
-        let fetched = join_all(sources.iter().map(fetch)).await;
+        let fetched = join_all(sources.iter().map(|source| fetch_with(source, self.spool))).await;
         let judge = move || self.judge_each(sources.into_iter().zip(fetched).collect());
         tokio::task::spawn_blocking(judge).await.file("can't read", "a source")?
     }
 
     async fn admit_in_turn(self, source: Source, turn: Turn) -> Result<Admission> {
-        let bytes = fetch(&source).await;
+        let bytes = fetch_with(&source, self.spool).await;
         let Turn { kind, digests, tree, file, linker, next } = turn;
         // If the file before failed there is no run any more that could miss what it had to tell.
         let mut linker = linker.await.unwrap_or_default();
@@ -197,7 +199,8 @@ impl Door {
 
     fn options(&self, modified: Option<i64>) -> ReadOptions<'static> {
         let fallback = Timestamp::from_millis(modified.unwrap_or(0));
-        ReadOptions { fallback, threads: self.threads, ..ReadOptions::default() }
+        let sealed = self.spool.in_memory.is_some();
+        ReadOptions { fallback, threads: self.threads, sealed, ..ReadOptions::default() }
     }
 
     /// A transcript whose grains are there.
@@ -205,7 +208,11 @@ impl Door {
         let refused = spooled.faults.iter().map(|fault| self.refused_line(&uri, &id, fault, bytes)).collect();
         let Spooled { frames, counts, supersessions, states, .. } = spooled;
         let beside = Beside { refused, counts, supersessions, states };
-        Arc::new(Admitted { id, uri, content: Content::Frames(frames), beside })
+        let content = match frames {
+            FrameSpool::Open(frames) => Content::Frames(frames),
+            FrameSpool::Sealed(frames) => Content::SealedFrames(frames),
+        };
+        Arc::new(Admitted { id, uri, content, beside })
     }
 
     fn refused_line(&self, uri: &str, id: &str, fault: &LineFault, bytes: &[u8]) -> RejectRow {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gristmill_connectors::source::SourceBytes;
+use gristmill_connectors::source::{SealedFile, SourceBytes};
 use gristmill_connectors::transcript::grains::GrainCounts;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::RejectRow;
@@ -52,18 +52,25 @@ pub(crate) enum Content {
     Frames(SourceBytes),
     /// As the only one.
     Blob(SourceBytes),
+    /// In frames of a sealed file, of which a window is open at a time.
+    SealedFrames(SealedFile),
 }
 
 impl Admitted {
     /// Bytes of the source.
     pub(crate) fn length(&self) -> u64 {
-        self.bytes().len() as u64
+        match &self.content {
+            Content::SealedFrames(file) => file.len() as u64,
+            _ => self.bytes().map_or(0, |bytes| bytes.len() as u64),
+        }
     }
 
-    fn bytes(&self) -> &SourceBytes {
+    /// The bytes, if they lie open.
+    fn bytes(&self) -> Option<&SourceBytes> {
         match &self.content {
-            Content::Container(container) => container.file(),
-            Content::Frames(bytes) | Content::Blob(bytes) => bytes,
+            Content::Container(container) => Some(container.file()),
+            Content::Frames(bytes) | Content::Blob(bytes) => Some(bytes),
+            Content::SealedFrames(_) => None,
         }
     }
 
@@ -71,7 +78,7 @@ impl Admitted {
     pub(crate) fn container(&self) -> Option<&Container<SourceBytes>> {
         match &self.content {
             Content::Container(container) => Some(container),
-            Content::Frames(_) | Content::Blob(_) => None,
+            Content::Frames(_) | Content::Blob(_) | Content::SealedFrames(_) => None,
         }
     }
 
@@ -100,6 +107,8 @@ enum Items {
     Numbers(Range<usize>),
     /// These bytes of the source.
     Extents(Vec<Range<usize>>),
+    /// These bytes of the source, of which a window that begins at `start` was opened.
+    Opened { extents: Vec<Range<usize>>, window: Arc<[u8]>, start: usize },
 }
 
 impl Morsel {
@@ -107,7 +116,7 @@ impl Morsel {
     pub(crate) fn len(&self) -> usize {
         match &self.items {
             Items::Numbers(numbers) => numbers.len(),
-            Items::Extents(extents) => extents.len(),
+            Items::Extents(extents) | Items::Opened { extents, .. } => extents.len(),
         }
     }
 
@@ -115,7 +124,10 @@ impl Morsel {
     pub(crate) fn item(&self, at: usize) -> &[u8] {
         let found = match (&self.source.content, &self.items) {
             (Content::Container(container), Items::Numbers(numbers)) => container.grain(numbers.start + at),
-            (_, Items::Extents(extents)) => extents.get(at).and_then(|extent| self.source.bytes().get(extent.clone())),
+            (_, Items::Extents(extents)) => extents.get(at).and_then(|extent| self.source.bytes()?.get(extent.clone())),
+            (_, Items::Opened { extents, window, start }) => {
+                extents.get(at).and_then(|extent| window.get(extent.start - start..extent.end - start))
+            }
             _ => None,
         };
         found.unwrap_or_default()
@@ -125,7 +137,7 @@ impl Morsel {
     pub(crate) fn extent(&self, at: usize) -> Option<Range<usize>> {
         match (&self.source.content, &self.items) {
             (Content::Container(container), Items::Numbers(numbers)) => container.extent(numbers.start + at),
-            (_, Items::Extents(extents)) => extents.get(at).cloned(),
+            (_, Items::Extents(extents) | Items::Opened { extents, .. }) => extents.get(at).cloned(),
             _ => None,
         }
     }
@@ -135,7 +147,7 @@ impl Drop for Morsel {
     /// Its bytes won't be read again: they shouldn't count as memory of this process.
     fn drop(&mut self) {
         if let (Some(first), Some(last)) = (self.extent(0), self.extent(self.len().saturating_sub(1))) {
-            self.source.bytes().release(first.start..last.end);
+            self.source.bytes().into_iter().for_each(|bytes| bytes.release(first.start..last.end));
         }
     }
 }
@@ -190,6 +202,14 @@ impl Morsels {
                 self.next += 1;
             }
         }
+        if let Content::SealedFrames(_) = &self.source.content {
+            while self.next < next {
+                let left = usize::try_from(next - self.next).unwrap_or(usize::MAX);
+                if !matches!(self.next(left), Next::Morsel(_)) {
+                    break;
+                }
+            }
+        }
         self.next = next;
     }
 
@@ -208,6 +228,7 @@ impl Morsels {
                 self.morsel(Items::Extents(extents), bytes.len())
             }
             Content::Frames(bytes) => self.frames(bytes, limit),
+            Content::SealedFrames(file) => self.sealed_frames(file, limit),
         }
     }
 
@@ -254,6 +275,42 @@ impl Morsels {
         self.morsel(Items::Extents(extents), total)
     }
 
+    /// Opens a window that holds a morsel, or one frame if that is longer. The frames were written by this process, and the file
+    /// lets nothing pass that was changed.
+    fn sealed_frames(&mut self, file: &SealedFile, limit: usize) -> Next {
+        let start = self.offset;
+        let mut length = MORSEL_BYTES;
+        loop {
+            let Ok(window) = file.read(start..start.saturating_add(length)) else {
+                return self.damage("a temporary file can't be read");
+            };
+            let is_last = start + window.len() == file.len();
+            let mut extents: Vec<Range<usize>> = Vec::new();
+            while extents.len() < limit {
+                match next_frame(window.get(self.offset - start..).unwrap_or_default()) {
+                    Ok(frame @ Frame::Grain(grain)) => {
+                        extents.push(self.offset + 4..self.offset + 4 + grain.len());
+                        self.offset += frame.consumed();
+                    }
+                    Ok(Frame::End) if is_last && self.offset + 4 == file.len() => {
+                        self.ended = true;
+                        break;
+                    }
+                    Ok(Frame::Incomplete(needed)) if extents.is_empty() && !is_last => {
+                        length = length.max(needed).saturating_mul(2);
+                        break;
+                    }
+                    _ if !extents.is_empty() => break,
+                    _ => return self.damage("a temporary file isn't what was written"),
+                }
+            }
+            if self.ended || !extents.is_empty() {
+                let total = self.offset - start;
+                return self.morsel(Items::Opened { extents, window: window.into(), start }, total);
+            }
+        }
+    }
+
     fn damage(&mut self, what: &'static str) -> Next {
         self.ended = true;
         Next::Damage { ordinal: self.next, offset: self.offset, error: GrainError::corrupt(self.offset, what) }
@@ -269,7 +326,7 @@ impl Morsels {
 impl Admitted {
     /// What goes to `rejects` for damage outside of grains: from `offset` on, up to [`DAMAGE_BYTES`].
     pub(crate) fn damage(&self, ordinal: u64, offset: usize, error: &GrainError, now: i64) -> RejectRow {
-        let rest = self.bytes().get(offset..).unwrap_or_default();
+        let rest = self.bytes().and_then(|bytes| bytes.get(offset..)).unwrap_or_default();
         let bytes = rest.get(..DAMAGE_BYTES).unwrap_or(rest);
         RejectRow {
             source_id: self.id.clone(),

@@ -9,7 +9,7 @@ use arrow::array::{AsArray, RecordBatch};
 use chrono::Utc;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
-use gristmill_connectors::source::{Source, SourceKind};
+use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, Source, SourceKind, SpoolOptions};
 use gristmill_connectors::transcript::grains::GrainCounts;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{RejectRow, StateRow};
@@ -56,6 +56,8 @@ pub struct IngestOptions {
     pub threads: usize,
     /// Bytes of memory that the run may use, roughly.
     pub memory: usize,
+    /// Bytes of a source at most that is no file and has to be spooled.
+    pub max_source: u64,
     /// Who knows the keys of signers.
     pub resolver: Arc<dyn KeyResolver>,
     /// Which sidecars are built with each segment.
@@ -72,6 +74,7 @@ impl Default for IngestOptions {
             dry_run: false,
             threads: 0,
             memory: DEFAULT_MEMORY,
+            max_source: DEFAULT_SPOOL_LIMIT,
             resolver: Arc::new(SelfContained),
             indexes: IndexKinds::ALL,
         }
@@ -80,6 +83,9 @@ impl Default for IngestOptions {
 
 /// Memory of a run unless the user says otherwise.
 const DEFAULT_MEMORY: usize = 1 << 30;
+
+/// The share of it that a source has which is held in memory because it may not lie open on a disk.
+const HELD_SHARE: usize = 4;
 
 /// Grains of a segment at most.
 const SEGMENT_GRAINS: usize = 8 * crate::segment::ROW_GROUP_ROWS;
@@ -230,7 +236,9 @@ impl<'l> Ingest<'l> {
         self.told = told;
         let limits = ContainerLimits { region: self.options.memory / 2, ..ContainerLimits::default() };
         let (kind, threads) = (self.options.kind, self.options.threads);
-        Ok(Door { ledger: Arc::new(ledger), retried: Arc::new(retried), kind, limits, threads, now: self.now })
+        let in_memory = self.lake.is_encrypted().then_some((self.options.memory / HELD_SHARE) as u64);
+        let spool = SpoolOptions { limit: self.options.max_source, in_memory };
+        Ok(Door { ledger: Arc::new(ledger), retried: Arc::new(retried), kind, limits, threads, spool, now: self.now })
     }
 
     /// Takes in what was admitted, batch by batch.

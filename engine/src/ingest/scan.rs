@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use chrono::Utc;
-use gristmill_connectors::source::{Source, SourceKind};
+use gristmill_connectors::source::{Source, SourceKind, SpoolOptions};
 use gristmill_schemas::columns::GrainColumns;
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::GrainError;
@@ -55,7 +55,8 @@ impl FileScan {
         let now = Utc::now().timestamp_micros();
         let uri = source.uri.clone();
         let limits = ContainerLimits::default();
-        let door = Door { ledger: Arc::default(), retried: Arc::default(), kind, limits, threads: 0, now };
+        let spool = SpoolOptions::default();
+        let door = Door { ledger: Arc::default(), retried: Arc::default(), kind, limits, threads: 0, spool, now };
         let refused = |error| EngineError::Refused { source_uri: uri.clone(), error };
         let admitted = match door.admit(Arrival::Beside(vec![source])).await?.pop() {
             Some(Admission::Granted { source, .. }) => source,

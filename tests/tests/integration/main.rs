@@ -36,5 +36,6 @@ mod safe_sql;
 mod scan;
 mod scan_commands;
 mod sidecars;
+mod spool;
 mod sql;
 mod transcripts;

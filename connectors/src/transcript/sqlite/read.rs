@@ -37,11 +37,20 @@ pub fn database(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(Tol
     let told = copied(bytes)
         .map_err(|error| error.to_string())
         .and_then(|copy| Database::open(&copy).map_err(|error| error.to_string()).map(|database| (database, copy)))
-        .and_then(|(database, _copy)| database.tell(options, tell).map_err(|error| error.to_string()));
+        .and_then(|(database, copy)| {
+            // An open file needs no name, and without one a killed process leaves nothing.
+            let _copy = if cfg!(unix) { drop_name(copy) } else { Some(copy) };
+            database.tell(options, tell).map_err(|error| error.to_string())
+        });
     if let Err(message) = told {
         let fault = LineFault { number: 1, range: 0..0, code: FaultCode::Shape, message };
         tell(Told { faults: vec![fault], ..Told::default() });
     }
+}
+
+fn drop_name(copy: TempPath) -> Option<TempPath> {
+    drop(copy);
+    None
 }
 
 fn copied(bytes: &[u8]) -> std::io::Result<TempPath> {
