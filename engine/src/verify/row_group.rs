@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use gristmill_schemas::columns::{IdentityColumn, PROJECTION_VERSION};
 use gristmill_schemas::error::GrainError;
+use gristmill_schemas::grain::Marks;
 
 use super::compare::{Difference, Lacking, differences, texts_of};
 use super::report::{Findings, Problem};
@@ -105,10 +106,16 @@ impl OpenSegment {
             let lacking = if columns.is_some() { Lacking::Unread } else { Lacking::Null };
             for batch in self.reader.read(number..number + 1, columns, BATCH_ROWS)? {
                 let batch = batch?;
+                let first = next;
+                next += batch.num_rows() as u64;
+                if let Some((marks, blob_bytes)) = reprojector.all_equal(&batch) {
+                    check.blob_bytes += blob_bytes;
+                    marks.into_iter().for_each(|marks| check.add_good(marks));
+                    continue;
+                }
                 let made = reprojector.reproject(&batch);
                 let made = made.map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
-                check.add(next, &batch, &made, differences(&batch, &made, lacking)?);
-                next += batch.num_rows() as u64;
+                check.add(first, &batch, &made, differences(&batch, &made, lacking)?);
             }
             match next == rows.end {
                 true => Ok(check),
@@ -134,10 +141,7 @@ impl RowGroupCheck {
         let addresses = texts_of(batch, ORIGINS[0]);
         for (row, (state, differs)) in made.states.iter().zip(differs).enumerate() {
             match state {
-                RowState::Derived { marks, .. } if !differs => {
-                    self.good += 1;
-                    marks.iter().for_each(|mark| *self.marks.entry(mark.name()).or_default() += 1);
-                }
+                RowState::Derived { marks, .. } if !differs => self.add_good(*marks),
                 RowState::Derived { .. } | RowState::Erased => {}
                 RowState::Failed(error) => self.failed.push(FailedRow {
                     row: first + row as u64,
@@ -146,6 +150,11 @@ impl RowGroupCheck {
                 }),
             }
         }
+    }
+
+    fn add_good(&mut self, marks: Marks) {
+        self.good += 1;
+        marks.iter().for_each(|mark| *self.marks.entry(mark.name()).or_default() += 1);
     }
 
     /// The check as findings of a verification of `segment`.

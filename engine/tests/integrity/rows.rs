@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int16Array, Int64Array, ListArray, RecordBatch,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int16Array, Int64Array, ListArray, RecordBatch,
     StringArray, StructArray, TimestampMicrosecondArray, new_null_array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
-use gristmill_schemas::columns::{IdentityColumn, grains_schema};
+use gristmill_engine::segment::SegmentReader;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::columns::{IdentityColumn, RowIdentity, StoredRows, grains_schema};
+use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 
 use crate::lab::{Lab, read, with_cell};
 
@@ -101,6 +104,33 @@ async fn one_cell_of_each_column_of_an_encrypted_lake_is_found_too() {
         let all: Vec<i64> = found.values().flatten().copied().collect();
         let is_found = all.contains(&(row as i64));
         assert_eq!(is_found, !kept().contains(&field.name().as_str()), "{field:?} of row {row}: {found:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grain_matches_its_stored_row_and_no_row_with_another_cell() {
+    let lab = Lab::new(1, 120, false).await;
+    let path = lab.segments().await.remove(0);
+    let reader = SegmentReader::open(std::fs::read(&path).unwrap().into()).unwrap();
+    let rows = reader.read(0..1, None, 1_000).unwrap().next().unwrap().unwrap();
+    let blobs: Vec<Vec<u8>> =
+        rows.column_by_name("blob").unwrap().as_binary::<i32>().iter().flatten().map(Vec::from).collect();
+    let matches = |batch: &RecordBatch| {
+        let mut stored = StoredRows::of(batch).expect("the columns of a segment are those of the table");
+        let all = blobs.iter().enumerate().all(|(row, blob)| {
+            let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).unwrap();
+            let grain = Grain::decode(&payload, Mode::Strict).unwrap();
+            stored.matches(row, &ContentAddress::of(blob), blob.len(), &grain, &RowIdentity::default())
+        });
+        all && stored.finish()
+    };
+    assert!(matches(&rows));
+    for (place, field) in grains_schema().fields().iter().enumerate() {
+        let mut columns = rows.columns().to_vec();
+        columns[place] = changed(&columns[place], place % 120, field.is_nullable());
+        let other = RecordBatch::try_new(rows.schema(), columns).unwrap();
+        let is_free = kept().contains(&field.name().as_str()) || field.name() == "blob";
+        assert_eq!(matches(&other), is_free, "{}", field.name());
     }
 }
 

@@ -144,21 +144,29 @@ impl ColumnBuilder {
     }
 }
 
-/// A string as it is; a map, list or number as canonical JSON.
-fn append_text(cells: &mut StringBuilder, field: Field, value: &RawValue<'_>, json: &mut String) {
+/// A string as it is; a map, list or number as canonical JSON, which is put together in `json`.
+#[inline]
+pub(super) fn text_of<'v>(field: Field, value: &'v RawValue<'_>, json: &'v mut String) -> Option<&'v str> {
     match (value, field.kind()) {
-        (RawValue::Text(text), _) => cells.append_value(text),
-        (_, Kind::Text) => cells.append_null(),
+        (RawValue::Text(text), _) => Some(text),
+        (_, Kind::Text) => None,
         (value, _) => {
             json.clear();
             write_canonical_json(value, json);
-            cells.append_value(json);
+            Some(json)
         }
     }
 }
 
+fn append_text(cells: &mut StringBuilder, field: Field, value: &RawValue<'_>, json: &mut String) {
+    match text_of(field, value, json) {
+        Some(text) => cells.append_value(text),
+        None => cells.append_null(),
+    }
+}
+
 /// An integer, or a number or text that is exactly one.
-fn whole_number(value: &RawValue<'_>) -> Option<i64> {
+pub(super) fn whole_number(value: &RawValue<'_>) -> Option<i64> {
     match value {
         RawValue::Int(value) => Some(*value),
         RawValue::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => Some(*value as i64),
@@ -168,7 +176,7 @@ fn whole_number(value: &RawValue<'_>) -> Option<i64> {
 }
 
 /// An instant that the payload keeps in units of `scale` microseconds.
-fn microseconds(value: &RawValue<'_>, scale: i64) -> Option<i64> {
+pub(super) fn microseconds(value: &RawValue<'_>, scale: i64) -> Option<i64> {
     value.as_int().and_then(|instant| instant.checked_mul(scale))
 }
 
