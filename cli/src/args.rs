@@ -256,6 +256,9 @@ pub struct Verify {
     /// Stop after so long, such as 90s, 45m or 6h, and go on there next time
     #[arg(long, value_name = "TIME", conflicts_with = "sources")]
     pub max_duration: Option<String>,
+    /// Make every sidecar index again in memory and compare
+    #[arg(long, conflicts_with = "sources")]
+    pub sidecars: bool,
     /// Accept grains that can be read but aren't canonical or complete
     #[arg(long)]
     pub lenient: bool,

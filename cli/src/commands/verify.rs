@@ -23,6 +23,7 @@ pub async fn run(context: &Context, arguments: Verify) -> Result<Outcome, Failur
         named: arguments.sources.clone(),
         mode: if arguments.lenient { Mode::Lenient } else { Mode::Strict },
         threads: context.threads(),
+        sidecars: arguments.sidecars,
         ..VerifyOptions::default()
     };
     if let Some(memory) = context.common.memory {

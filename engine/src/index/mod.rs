@@ -12,6 +12,7 @@
 //! | `usable` | what has the words of the lake, if some segments have no full text that can be used? |
 //! | `condition` | which sidecars are there, and are they whole and of these rows? |
 //! | `facts` | what is asked of nearly every row that is found? |
+//! | `rebuilt` | does a sidecar say what one says that is made again? |
 //! | `reindex` | how is a sidecar that is missing or damaged made again? |
 //!
 //! A sidecar that is missing or damaged makes a query slower, never wrong: whoever asks gets nothing and reads the segment.
@@ -21,6 +22,7 @@ mod condition;
 mod facts;
 pub mod fulltext;
 pub mod hexastore;
+mod rebuilt;
 mod reindex;
 mod sidecars;
 mod usable;
@@ -33,6 +35,7 @@ pub(crate) use builder::{Watch, addresses_of, publish};
 pub use condition::{Condition, SidecarState, sidecar_states};
 pub(crate) use condition::{Found as FoundSidecar, states_of, vector_files};
 pub use facts::RowFacts;
+pub(crate) use rebuilt::differing_sidecars;
 pub(crate) use reindex::rebuild;
 pub use reindex::{ReindexReport, reindex};
 pub use sidecars::{Sidecar, Sidecars, open_sidecar};

@@ -87,7 +87,7 @@ async fn open(lake: &Lake, segment: &Segment, report: &mut RepairReport) -> Resu
 pub(super) struct Diagnosis {
     /// One for each row group.
     pub(super) groups: Vec<RowGroupCheck>,
-    /// Leads from hashes of blobs to rows, so that damaged addresses are told from damaged blobs.
+    /// Leads from hashes of blobs to rows, so that damaged addresses are not taken for damaged blobs.
     pub(super) index: Option<Arc<AddressIndex>>,
 }
 

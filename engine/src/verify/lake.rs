@@ -14,7 +14,7 @@ use super::row_group::OpenSegment;
 use super::tables::{TablesCheck, check_local_file, problem};
 use crate::crew::Crew;
 use crate::error::{EngineError, Result};
-use crate::index::{states_of, vector_files};
+use crate::index::{Condition, differing_sidecars, states_of, vector_files};
 use crate::lake::{ACCEPT, Lake, LakeLocation, Segment};
 use crate::progress::WorkProgress;
 use crate::segment::SegmentReader;
@@ -203,8 +203,20 @@ impl Patrol<'_> {
     /// Checks the checksums of the sidecars of `segment`, and that they are bound to it.
     async fn check_sidecars(&mut self, segment: &Segment) -> Result<()> {
         let mut findings = Findings::default();
+        let mut fresh = Vec::new();
         for found in states_of(self.lake, segment, &self.vectors).await? {
             findings.sidecar(&segment.id, &found, self.options.problems);
+            fresh.extend((found.state.condition == Condition::Fresh).then_some(found.file));
+        }
+        if self.options.sidecars {
+            match differing_sidecars(self.lake, segment, &fresh).await {
+                Ok(files) => files.iter().for_each(|file| {
+                    findings.differing_sidecar(&segment.id, file, self.options.problems);
+                }),
+                // What is wrong with the segment itself is found with its rows.
+                Err(error) if error.is_environment() => return Err(error),
+                Err(error) => tracing::warn!(segment = segment.id.as_str(), %error, "its sidecars can't be made again"),
+            }
         }
         self.jobs += 1;
         self.tally.add(self.jobs, findings);

@@ -52,6 +52,8 @@ pub struct VerifyOptions {
     pub memory: usize,
     /// Problems that are listed at most; all are counted.
     pub problems: usize,
+    /// Makes every sidecar again in memory and compares.
+    pub sidecars: bool,
     /// Who knows the keys of signers.
     pub resolver: Arc<dyn KeyResolver>,
 }
@@ -65,6 +67,7 @@ impl Default for VerifyOptions {
             threads: 0,
             memory: 1 << 30,
             problems: DEFAULT_PROBLEMS,
+            sidecars: false,
             resolver: Arc::new(SelfContained),
         }
     }

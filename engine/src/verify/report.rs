@@ -221,6 +221,19 @@ impl Findings {
     }
 }
 
+impl Findings {
+    /// Counts a sidecar of `segment` that is whole and doesn't say what the rows say.
+    pub(super) fn differing_sidecar(&mut self, segment: &SegmentId, file: &str, limit: usize) {
+        let message = "the sidecar isn't what the rows of its segment say";
+        let error = GrainError::new(ErrorCode::Integrity, message);
+        let problem = Problem::new(segment.sidecar(file).as_ref(), -1, &error).of_grains();
+        self.bad(Problem { repair: Some(REINDEX), ..problem }, limit);
+    }
+}
+
+/// The command that makes whole sidecars again, too.
+const REINDEX: &str = "gristmill reindex --all";
+
 /// Findings of jobs that end in any order, put together in the order of the jobs.
 #[derive(Debug, Default)]
 pub(super) struct Tally {

@@ -78,7 +78,12 @@ impl Lab {
 
     /// Checks the lake, listing up to 10,000 problems.
     pub async fn verify(&self) -> VerifyReport {
-        let options = VerifyOptions { threads: 2, problems: 10_000, ..VerifyOptions::default() };
+        self.verify_with(false).await
+    }
+
+    /// [`Lab::verify`], which also makes sidecars again if `sidecars` says so.
+    pub async fn verify_with(&self, sidecars: bool) -> VerifyReport {
+        let options = VerifyOptions { threads: 2, problems: 10_000, sidecars, ..VerifyOptions::default() };
         verify_lake(&self.lake().await, Part::default(), &options, Arc::new(WorkProgress::default())).await.unwrap()
     }
 

@@ -1,10 +1,14 @@
 //! A sidecar answers for its own segment only.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gristmill_engine::index::{Condition, IndexKinds, open_sidecar, reindex, sidecar_states};
 use gristmill_engine::segment::AddressIndex;
 use gristmill_schemas::address::ContentAddress;
+
+use gristmill_engine::compact::{CompactOptions, compact};
+use gristmill_engine::progress::WorkProgress;
 
 use crate::lab::Lab;
 
@@ -76,4 +80,29 @@ async fn with_swapped_or_old_address_indexes_grains_still_come_in_once() {
     let segment = lake.segments().unwrap().remove(0);
     let index: AddressIndex = open_sidecar(lake.location(), &segment).await.unwrap();
     assert!(blobs.iter().all(|blob| index.row_of(&ContentAddress::of(blob)).is_some()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sidecars_that_are_whole_and_lie_are_found_by_making_them_again() {
+    let lab = Lab::new(2, 60, false).await;
+    let merged = Lab::new(3, 60, false).await;
+    compact(&mut merged.lake().await, &CompactOptions::default(), Arc::new(WorkProgress::default())).await.unwrap();
+    for lab in [&lab, &merged] {
+        let report = lab.verify_with(true).await;
+        assert_eq!(report.bad, 0, "{:#?}", report.problems);
+    }
+    for name in FILES {
+        let [own, other] = pair(&lab, name).await;
+        let (before, foreign) = (std::fs::read(&own).unwrap(), std::fs::read(&other).unwrap());
+        // The content of another segment under the trailer of this one, with the right checksum.
+        let (content, signed) = (&foreign[..foreign.len() - 112], &before[before.len() - 112..before.len() - 32]);
+        let mut checksum = blake3::Hasher::new();
+        checksum.update(&content[content.len() - 32..]).update(signed);
+        std::fs::write(&own, [content, signed, checksum.finalize().as_bytes()].concat()).unwrap();
+        assert_eq!(lab.verify().await.bad, 0, "{name}");
+        let report = lab.verify_with(true).await;
+        let found: Vec<&str> = report.problems.iter().map(|problem| problem.source.as_str()).collect();
+        assert!(found.len() == 1 && found[0].ends_with(name), "{name}: {found:?}");
+        std::fs::write(&own, before).unwrap();
+    }
 }

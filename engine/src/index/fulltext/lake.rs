@@ -29,9 +29,9 @@ const CANDIDATES: usize = 65_536;
 
 /// The indexes of some segments as one.
 pub struct LakeText {
-    searcher: Searcher,
+    pub(super) searcher: Searcher,
     /// For each of tantivy's segments: which of the lake's segments it is part of, and its first row there.
-    places: Vec<(usize, u32)>,
+    pub(super) places: Vec<(usize, u32)>,
     /// The words of all grains.
     words: u64,
 }

@@ -27,6 +27,7 @@
 
 mod best;
 mod carry;
+mod digest;
 mod directory;
 mod lake;
 mod pack;
