@@ -303,11 +303,7 @@ fn check<'c, 'p>(
     mode: Mode,
 ) -> Result<&'c Grain<'p>, GrainError> {
     checker.mode = if was_lenient { Mode::Lenient } else { mode };
-    let refused = match checker.check(&found.payload) {
-        Ok(_) => None,
-        Err(error) => Some(error),
-    };
-    if let Some(error) = refused {
+    if let Some(error) = checker.check(&found.payload).err() {
         checker.mode = Mode::Lenient;
         let marks = checker.check(&found.payload).map_or(Marks::default(), Grain::marks);
         if !LENIENT.iter().any(|mark| marks.contains(*mark)) {

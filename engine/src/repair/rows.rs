@@ -13,10 +13,11 @@ use super::report::{RepairReport, Repaired, Unrepaired};
 use super::rewrite::Rewrite;
 use super::{RepairOptions, sidecars};
 use crate::error::{Context, Result};
+use crate::file_digest::FileDigest;
 use crate::lake::{Change, Lake, Segment};
 use crate::progress::WorkProgress;
 use crate::reproject::ORIGINS;
-use crate::segment::AddressIndex;
+use crate::segment::{AddressIndex, WrittenSegment};
 use crate::verify::open_segment;
 use crate::verify::row_group::{OpenSegment, RowGroupCheck};
 
@@ -41,7 +42,7 @@ pub(super) async fn repair(
         if progress.is_stopped() {
             return Ok(());
         }
-        let Some(opened) = open(lake, &segment, report).await? else { continue };
+        let Some((opened, digest)) = open(lake, &segment, report).await? else { continue };
         let index = lake.sidecars().addresses(lake.location(), &segment).await;
         let (checked, own) = (opened.clone(), options.clone());
         let diagnose = move || Diagnosis::of(&checked, index, &own);
@@ -49,24 +50,37 @@ pub(super) async fn repair(
         WorkProgress::add(&progress.grains, segment.file.rows);
         WorkProgress::add(&progress.bytes, segment.file.size);
         diagnosis.list(&opened, report);
-        if diagnosis.is_repairable() && !options.dry_run {
-            replace(lake, &segment, opened, diagnosis, options).await?;
+        let has_other_bytes = segment.file.digest.is_some_and(|expected| expected != digest);
+        match diagnosis.is_repairable() {
+            true if options.dry_run => {}
+            true => {
+                let written = write(lake, &segment, opened, diagnosis, options).await?;
+                replace(lake, &segment, written).await?;
+            }
+            false if has_other_bytes && diagnosis.is_sound() => {
+                let written = write(lake, &segment, opened, diagnosis, options).await?;
+                restore(lake, &segment, written, options, report).await?;
+            }
+            false => {}
         }
     }
     Ok(())
 }
 
-/// The data file of `segment`; `None`, with an entry in `report`, if it isn't one.
-async fn open(lake: &Lake, segment: &Segment, report: &mut RepairReport) -> Result<Option<OpenSegment>> {
+/// The data file of `segment` and its digest; `None`, with an entry in `report`, if it isn't one.
+async fn open(lake: &Lake, segment: &Segment, report: &mut RepairReport) -> Result<Option<(OpenSegment, FileDigest)>> {
     let path = lake.grains.path_of(&segment.file.name);
     let keys = lake.keys_to_check(&segment.file.name)?;
     let opened = match lake.location().read(&path).await {
-        Ok(bytes) => open_segment(bytes, segment),
+        Ok(bytes) => {
+            let digest = FileDigest::of(&bytes);
+            open_segment(bytes, segment).map(|reader| (reader, digest))
+        }
         Err(error) if error.is_not_found() => Err(error.to_string()),
         Err(error) => return Err(error),
     };
     match opened {
-        Ok(reader) => Ok(Some(OpenSegment { reader, keys, name: path.as_ref().into() })),
+        Ok((reader, digest)) => Ok(Some((OpenSegment { reader, keys, name: path.as_ref().into() }, digest))),
         Err(reason) => {
             report.unrepaired(Unrepaired {
                 table: GRAINS,
@@ -100,6 +114,11 @@ impl Diagnosis {
             groups.iter_mut().enumerate().for_each(|(number, group)| readdress(segment, number, index, group));
         }
         Diagnosis { groups, index }
+    }
+
+    /// True if nothing is wrong that rows show.
+    fn is_sound(&self) -> bool {
+        self.groups.iter().all(|group| !needs_repair(group) && group.failed.is_empty())
     }
 
     /// True if something can be repaired, and no row group is such that its rows would be lost.
@@ -223,17 +242,21 @@ fn readdress(segment: &OpenSegment, number: usize, index: &AddressIndex, group: 
     group.differing.sort_by_key(|(rows, _)| rows.start);
 }
 
-/// Writes `segment` again with its cells recomputed, and puts it in the place of the old one.
-async fn replace(
-    lake: &mut Lake,
+/// Writes `segment` again with its cells recomputed, to files that are no part of the lake yet.
+async fn write(
+    lake: &Lake,
     segment: &Segment,
     opened: OpenSegment,
     diagnosis: Diagnosis,
     options: &RepairOptions,
-) -> Result<()> {
+) -> Result<WrittenSegment> {
     let (location, own) = (lake.location().clone(), options.clone());
     let rewrite = move || Rewrite { segment: &opened, diagnosis: &diagnosis, options: &own }.write(&location);
-    let written = tokio::task::spawn_blocking(rewrite).await.file("can't finish", &segment.file.name)??;
+    tokio::task::spawn_blocking(rewrite).await.file("can't finish", &segment.file.name)?
+}
+
+/// Puts what was written in the place of `segment`.
+async fn replace(lake: &mut Lake, segment: &Segment, written: WrittenSegment) -> Result<()> {
     let mut change = Change { changes_rows: true, removed: vec![segment.file.clone()], ..Change::default() };
     let id = written.id.clone();
     let vectors = sidecars::vectors_of(lake, segment).await?;
@@ -242,4 +265,39 @@ async fn replace(
     crate::index::publish(lake.location(), &id, &binding, vectors).await?;
     lake.grains.commit(change, "repair", 0).await?;
     Ok(())
+}
+
+/// Repairs a file all of whose rows are right and whose digest isn't that in the log. Where its rows, encoded again, have that digest,
+/// they are proven to be those that were written, and the damaged bytes held no cell. Otherwise it isn't known what differs.
+async fn restore(
+    lake: &mut Lake,
+    segment: &Segment,
+    written: WrittenSegment,
+    options: &RepairOptions,
+    report: &mut RepairReport,
+) -> Result<()> {
+    let file = lake.grains.path_of(&segment.file.name).to_string();
+    if Some(written.file.digest) != segment.file.digest {
+        let reason = "the file's digest isn't that in the log, and all cells that follow from blobs are right: what differs is \
+                      `source_id`, `ingested_at`, `supersedes`, or bytes that hold no cell";
+        report.unrepaired(Unrepaired {
+            table: GRAINS,
+            file,
+            row: None,
+            rows: Some(segment.file.rows),
+            content_address: None,
+            source_id: None,
+            reason: reason.to_owned(),
+            remedy: RESTORE_CELLS,
+        });
+        return Ok(());
+    }
+    let what = "the rows were encoded again, to the bytes whose digest is in the log";
+    let (row, rows, columns) = (None, Some(segment.file.rows), Vec::new());
+    report.repaired(Repaired { table: GRAINS, file, row, rows, columns, what });
+    report.segments_rewritten += 1;
+    match options.dry_run {
+        true => Ok(()),
+        false => replace(lake, segment, written).await,
+    }
 }
