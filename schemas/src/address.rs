@@ -96,6 +96,13 @@ impl FromStr for ContentAddress {
     }
 }
 
+impl ContentAddress {
+    /// The address that `text` names, as grains refer to each other: with or without `sha256:` before it.
+    pub fn of_reference(text: &str) -> Option<ContentAddress> {
+        text.strip_prefix("sha256:").unwrap_or(text).parse().ok()
+    }
+}
+
 /// The bytes that 64 lowercase hex digits stand for; `None` if `text` is anything else. Looks at all digits whatever they are, which is
 /// what makes it fast.
 fn digest_of(text: &[u8]) -> Option<[u8; 32]> {
@@ -169,6 +176,16 @@ mod tests {
         assert_eq!(code(&TEXT.replace('0', "g")), ErrorCode::HashFormat);
         assert_eq!(code(&"é".repeat(64)), ErrorCode::HashFormat);
         assert_eq!(code(&"é".repeat(32)), ErrorCode::HashLength);
+    }
+
+    #[test]
+    fn a_reference_may_say_what_hash_it_is() {
+        let address = ContentAddress::of(b"grain");
+        assert_eq!(ContentAddress::of_reference(&address.to_string()), Some(address));
+        assert_eq!(ContentAddress::of_reference(&format!("sha256:{address}")), Some(address));
+        for other in ["", "sha256:", "a hold", &format!("sha512:{address}"), &format!("sha256:sha256:{address}")] {
+            assert_eq!(ContentAddress::of_reference(other), None, "{other}");
+        }
     }
 
     #[test]

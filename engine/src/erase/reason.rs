@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, integration_keys, to_json};
+use gristmill_schemas::grain::{Field, Grain, GrainType, RawValue, to_json};
 use serde::Serialize;
 
 use crate::policy::{Mode, Policy};
@@ -146,7 +146,7 @@ impl Judge<'_> {
     /// What bars the erasure of `grain` itself, the strongest first.
     pub fn bar_of(&self, grain: &Grain<'_>) -> Option<Bar> {
         let is_held = Policy::of(grain).effective((self.now / 1000).max(0) as u64) == Mode::Hold;
-        if is_held || grain.tags().any(|tag| tag == HOLD_TAG) || profile_field(grain, "legal:hold_ref").is_some() {
+        if is_held || grain.tags().any(|tag| tag == HOLD_TAG) || grain.domain_field("legal:hold_ref").is_some() {
             return Some(Bar::Hold);
         }
         if grain.grain_type() == Some(GrainType::Consent) {
@@ -155,7 +155,7 @@ impl Judge<'_> {
         let policy = grain.get(Field::RetentionPolicy);
         let stated = policy.and_then(|policy| self.retention(grain, &policy));
         stated.or_else(|| {
-            self.years(grain, profile_field(grain, "fin:retention_years"), || Some("fin:retention_years".to_owned()))
+            self.years(grain, grain.domain_field("fin:retention_years"), || Some("fin:retention_years".to_owned()))
         })
     }
 
@@ -209,15 +209,6 @@ impl Judge<'_> {
             whole.map(|whole| whole.saturating_add((years.fract() * 365.25 * 86_400_000.0) as i64))
         })?
     }
-}
-
-/// A field of a domain profile, which stands in the grain or in its `context` (Appendix A). Null says nothing.
-fn profile_field<'g>(grain: &Grain<'g>, name: &str) -> Option<RawValue<'g>> {
-    let context = grain.get(Field::Context);
-    integration_keys(name).find_map(|key| {
-        let own = grain.unknown().iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
-        own.or_else(|| context.and_then(|context| context.get(key))).filter(|value| *value != RawValue::Nil)
-    })
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ fn addresses(grain: &Grain<'_>, field: Field) -> Vec<ContentAddress> {
 
 /// The address that `text` names, with or without `sha256:` before it.
 pub(crate) fn address_of(text: &str) -> Option<ContentAddress> {
-    text.strip_prefix("sha256:").unwrap_or(text).parse().ok()
+    ContentAddress::of_reference(text)
 }
 
 fn count(value: Option<RawValue<'_>>) -> u64 {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use gristmill_schemas::grain::{DomainPlace, find_domain_field};
 use gristmill_schemas::json::{Json, Number};
 
 use super::grain::RenderGrain;
@@ -20,8 +21,11 @@ pub fn value_of<'g>(grain: &'g (impl RenderGrain + ?Sized), field: &Field) -> Op
         Field::Known(field) => known(grain, *field),
         Field::Domain(domain) => {
             let key = format!("{}:{}", domain.prefix, domain.name);
-            let in_context = || grain.field("context").and_then(|context| context.get(&key));
-            grain.field(&key).or_else(in_context).map(Cow::Borrowed)
+            let found = find_domain_field(&key, |place, key| match place {
+                DomainPlace::Grain => grain.field(key),
+                DomainPlace::Context => grain.field("context")?.get(key).filter(|value| !value.is_null()),
+            });
+            found.map(Cow::Borrowed)
         }
     }
 }

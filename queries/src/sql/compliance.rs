@@ -5,6 +5,8 @@
 //! | `has_tag(tags, tag)` | whether the list holds the tag; false, not NULL, for grains without tags |
 //! | `has_tag_prefix(tags, prefix)` | whether a tag begins so: `phi:`, `reg:` … |
 //! | `profile_field(context, name)` | a field of a domain profile in `context`, under its short keys too; others than texts as JSON |
+//! | `domain_field(blob, name)` | a field of a domain profile wherever it stands, in the grain or in its `context`: what CAL and erasure see |
+//! | `grain_reference(text)` | the address that a reference names, with or without `sha256:` before it; NULL for anything else |
 //! | `template_parameters(path)` | the names in braces in a path, as a sorted JSON list |
 //! | `sorted_list(json)` | a JSON list of texts, sorted, without repetitions; NULL for anything else |
 //! | `personal_data(text)` | the kinds of personal data in a text, as a list; NULL if there are none |
@@ -19,10 +21,14 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::Result;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
-use gristmill_schemas::grain::integration_keys;
+use gristmill_schemas::address::ContentAddress;
+use gristmill_schemas::grain::{
+    DEFAULT_PAYLOAD_LIMIT, DomainPlace, Grain, Header, Mode, Payload, find_domain_field, integration_keys,
+    may_have_domain_field, to_json,
+};
 use gristmill_schemas::json::Json;
 
-use super::scalar::{function, nth, strings, texts};
+use super::scalar::{blobs, function, nth, strings, texts};
 use crate::packs::detect;
 
 /// Registers all of them.
@@ -49,6 +55,14 @@ fn functions() -> Vec<ScalarUDF> {
         function("profile_field", vec![Utf8, Utf8], Utf8, |arguments| {
             let (contexts, names) = (strings(arguments, 0)?, strings(arguments, 1)?);
             Ok(texts(contexts.iter().zip(names.iter()).map(|(context, name)| profile_field(context?, name?))))
+        }),
+        function("domain_field", vec![DataType::Binary, Utf8], Utf8, |arguments| {
+            let (blobs, names) = (blobs(arguments)?, strings(arguments, 1)?);
+            Ok(texts(blobs.iter().zip(names.iter()).map(|(blob, name)| domain_field(blob?, name?))))
+        }),
+        function("grain_reference", vec![Utf8], Utf8, |arguments| {
+            let named = |text: &str| ContentAddress::of_reference(text).map(|address| address.to_string());
+            Ok(texts(strings(arguments, 0)?.iter().map(|text| named(text?))))
         }),
         function("template_parameters", vec![Utf8], Utf8, |arguments| {
             Ok(texts(strings(arguments, 0)?.iter().map(|path| Some(list_of(&parameters(path?))))))
@@ -83,11 +97,27 @@ fn profile_field(context: &str, name: &str) -> Option<String> {
         return None;
     }
     let json = Json::parse(context.as_bytes()).ok()?;
-    let found = integration_keys(name).find_map(|key| json.get(key))?;
-    match found {
-        Json::Null => None,
-        other => Some(other.as_str().map_or_else(|| other.to_string(), str::to_owned)),
+    let found = find_domain_field(name, |place, key| match place {
+        DomainPlace::Grain => None,
+        DomainPlace::Context => json.get(key).filter(|value| !value.is_null()),
+    });
+    found.map(as_text)
+}
+
+/// A text as it is, anything else as JSON.
+fn as_text(json: &Json<'_>) -> String {
+    json.as_str().map_or_else(|| json.to_string(), str::to_owned)
+}
+
+fn domain_field(blob: &[u8], name: &str) -> Option<String> {
+    let header = Header::read(blob).ok()?;
+    // Most grains have none of the profile's fields: that is seen without decoding them.
+    if !header.flags.compressed() && !may_have_domain_field(blob, name) {
+        return None;
     }
+    let payload = Payload::open(blob, DEFAULT_PAYLOAD_LIMIT).ok()?;
+    let grain = Grain::decode(&payload, Mode::Lenient).ok()?;
+    grain.domain_field(name).map(|value| as_text(&to_json(&value)))
 }
 
 fn parameters(path: &str) -> BTreeSet<&str> {

@@ -82,7 +82,7 @@ pub(super) fn function(
     create_udf(name, arguments, answer, Volatility::Immutable, Arc::new(body))
 }
 
-fn blobs(arguments: &[ArrayRef]) -> Result<BinaryArray> {
+pub(super) fn blobs(arguments: &[ArrayRef]) -> Result<BinaryArray> {
     Ok(cast(nth(arguments, 0)?, &DataType::Binary)?.as_binary().clone())
 }
 

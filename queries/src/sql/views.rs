@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `beliefs` … `consents` | a grain of that type, with just the columns that it can fill |
 //! | `triples` | subject, relation and object of a grain that states all three |
+//! | `consent_withdrawals` | a withdrawal by the subject of the consent that it names, and that consent |
 //! | `consent_state` | the newest word on a (subject, grantee, scope), and whether it is in force now |
 //!
 //! Those about a grain's lifecycle are in `lifecycle`.
@@ -18,7 +19,11 @@ use crate::cal::TypeName;
 /// The views.
 pub(super) fn views() -> impl Iterator<Item = View> {
     let of_types = GrainType::ALL.into_iter().map(|grain_type| (grain_type.plural(), of_type(grain_type)));
-    let others = [("triples", TRIPLES.to_owned()), ("consent_state", CONSENT_STATE.to_owned())];
+    let others = [
+        ("triples", TRIPLES.to_owned()),
+        ("consent_withdrawals", CONSENT_WITHDRAWALS.to_owned()),
+        ("consent_state", CONSENT_STATE.to_owned()),
+    ];
     of_types.chain(lifecycle::views()).chain(others)
 }
 
@@ -34,18 +39,30 @@ pub(super) const TRIPLES: &str = "
     SELECT subject, relation, object, content_address AS address, type, namespace, created_at FROM grains
     WHERE subject IS NOT NULL AND relation IS NOT NULL AND object IS NOT NULL";
 
+/// Withdrawals that count against a consent: only its own subject can withdraw it, however its address is spelled. One withdraws the
+/// scopes that it shares with the consent, or all of them if it shares none.
+const CONSENT_WITHDRAWALS: &str = "
+    SELECT p.content_address AS consent, w.content_address AS withdrawal, p.subject_did, p.grantee_did,
+           CASE WHEN p.scope IS NULL OR array_has_any(w.scope, p.scope) THEN w.scope ELSE p.scope END AS scopes,
+           coalesce(w.basis, p.basis) AS basis, coalesce(w.jurisdiction, p.jurisdiction) AS jurisdiction, w.namespace,
+           w.created_at AS withdrawn_at, w.valid_from, w.valid_to
+    FROM (SELECT *, grain_reference(prior_consent) AS named FROM consents WHERE is_withdrawal) w
+    JOIN consents p ON w.named = p.content_address AND w.subject_did = p.subject_did";
+
 /// A consent that isn't current says nothing. A withdrawal by the subject of the consent that it names (`prior_consent`) counts
 /// whatever its time and its spelling of the grantee are; it withdraws the scopes that it shares with the consent, or all of
 /// them if it shares none. A withdrawal that names no consent is a word like any other: the newest counts, of two at the same
 /// instant the withdrawal.
 const CONSENT_STATE: &str = "
     WITH withdrawals AS
-        (SELECT w.subject_did, coalesce(p.grantee_did, w.grantee_did) AS grantee_did,
-                CASE WHEN p.scope IS NULL OR array_has_any(w.scope, p.scope) THEN w.scope ELSE p.scope END AS scopes,
-                w.content_address, p.content_address AS prior, coalesce(w.basis, p.basis) AS basis,
-                coalesce(w.jurisdiction, p.jurisdiction) AS jurisdiction, w.namespace, w.created_at, w.valid_from, w.valid_to
-         FROM (SELECT *, replace(prior_consent, 'sha256:', '') AS named FROM consents WHERE is_withdrawal) w
-         LEFT JOIN consents p ON w.named = p.content_address AND w.subject_did = p.subject_did),
+        (SELECT subject_did, grantee_did, scopes, withdrawal AS content_address, consent AS prior, basis, jurisdiction,
+                namespace, withdrawn_at AS created_at, valid_from, valid_to
+         FROM consent_withdrawals
+         UNION ALL
+         SELECT w.subject_did, w.grantee_did, w.scope, w.content_address, NULL, w.basis, w.jurisdiction, w.namespace,
+                w.created_at, w.valid_from, w.valid_to
+         FROM (SELECT * FROM consents WHERE is_withdrawal) w
+         LEFT ANTI JOIN consent_withdrawals known ON w.content_address = known.withdrawal),
     given AS
         (SELECT subject_did, grantee_did, unnest(scope) AS scope, content_address, basis, jurisdiction, namespace, created_at,
                 valid_from, valid_to

@@ -117,3 +117,33 @@ async fn an_example_that_is_no_grain_is_told_with_its_number() {
     let problem = run_examples(&pack).await.expect_err("no grain").to_string();
     assert!(problem.contains("own/one") && problem.contains("[[test]] 2") && problem.contains("grain 1"), "{problem}");
 }
+
+/// What erasure sees is the same function: `Grain::domain_field`, which its bars are tested with.
+#[tokio::test]
+async fn rules_and_cal_see_a_domain_field_in_the_same_places() {
+    let pass = r#"{"type": "event", "content": "dogs"}"#;
+    for check in [
+        r#"where = "domain_field(blob, 'int:category') = 'crm'""#,
+        r#"sql = "SELECT content_address FROM scanned WHERE domain_field(blob, 'int:category') = 'crm'""#,
+        r#"cal = 'RECALL events WHERE int:category = "crm"'"#,
+    ] {
+        for (place, is_there) in [
+            (r#""int:category": "crm""#, true),
+            (r#""context": {"int:category": "crm"}"#, true),
+            (r#""icat": "crm""#, true),
+            (r#""context": {"icat": "crm"}"#, true),
+            (r#""int:category": null, "context": {"int:category": "crm"}"#, true),
+            (r#""int:category": "erp", "context": {"int:category": "crm"}"#, false),
+            (r#""context": {"x": {"int:category": "crm"}}"#, false),
+        ] {
+            let grain = format!(r#"{{"type": "event", "content": "cats", {place}}}"#);
+            let found = r#"{"type": "event", "content": "cats", "int:category": "crm"}"#;
+            let (failing, passing) = if is_there { (grain.as_str(), pass) } else { (found, grain.as_str()) };
+            let text = OWN.replace("CHECK", check).replace("MESSAGE", "found");
+            let text = text.replace(r#"{"type": "event", "content": "cats"}"#, failing).replace(pass, passing);
+            let pack = Pack::parse("own.toml", &text).expect("a well-formed pack");
+            let results = run_examples(&pack).await.unwrap_or_else(|error| panic!("{check}: {error}"));
+            assert!(results.iter().all(|result| result.is_right()), "{check}: {place}");
+        }
+    }
+}
