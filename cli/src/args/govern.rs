@@ -43,9 +43,19 @@ pub struct Selector {
     /// Select grains that refer to selected ones, or share a session with them, too
     #[arg(long, help_heading = "How far")]
     pub related: bool,
-    /// Take other spellings (case, compatibility forms, blanks) for other people
+    /// Select grains that name a person by the initial of the first name only, too
+    #[arg(long, help_heading = "How far")]
+    pub initials: bool,
+    /// Take other spellings (case, compatibility forms, blanks) for other people; of the classes of variation, only encodings are
+    /// searched for
     #[arg(long, help_heading = "How far")]
     pub exact: bool,
+    /// Search for these classes of variation only: names separated by commas, `all` or `none` [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "How far")]
+    pub variations: Vec<String>,
+    /// Don't search for a class of variation
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "How far")]
+    pub no_variation: Vec<String>,
     /// An approval that was given, for grains whose retention policy requires it before deletion
     #[arg(long, value_name = "WHAT", help_heading = "How far")]
     pub approve: Vec<String>,

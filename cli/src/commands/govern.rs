@@ -5,8 +5,8 @@ use std::path::Path;
 
 use gristmill_engine::apply::{Answer, ApplyOptions, apply as run_apply};
 use gristmill_engine::erase::{
-    Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, disclose, erase as run_erasure,
-    names_nobody, plan as run_plan, plan_disclosure, verify as check,
+    Disclosed, Extent, Folding, Ground, Inclusion, Order, Person, Plan, Request, Variation, Variations, disclose,
+    erase as run_erasure, names_nobody, plan as run_plan, plan_disclosure, verify as check,
 };
 use gristmill_engine::lake::AuditVerdict;
 
@@ -145,6 +145,9 @@ pub async fn report(context: &Context, arguments: ReportSubject) -> Result<Outco
             "disclosed": count,
             "selected": plan.selected,
             "excluded": plan.excluded,
+            "variations": plan.variations,
+            "variations_off": plan.variations_off,
+            "too_short_for_text": plan.too_short_for_text,
             "unsearchable": plan.unsearchable,
             "grains_read": plan.grains_read,
         });
@@ -209,7 +212,13 @@ pub async fn audit(context: &Context, arguments: Audit) -> Result<Outcome, Failu
 fn request(selector: &Selector) -> Result<Request, Failure> {
     let mut request = Request {
         withdrawn: selector.withdrawn_consents,
-        extent: Extent { text_mentions: selector.text_mentions, derived: selector.derived, related: selector.related },
+        extent: Extent {
+            text_mentions: selector.text_mentions,
+            derived: selector.derived,
+            related: selector.related,
+            initials: selector.initials,
+        },
+        variations: variations(selector)?,
         folding: if selector.exact { Folding::Exact } else { Folding::Spellings },
         approvals: selector.approve.clone(),
         ..Request::default()
@@ -239,6 +248,21 @@ fn request(selector: &Selector) -> Result<Request, Failure> {
             .map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
     }
     Ok(request)
+}
+
+/// The classes of variation that are asked for.
+fn variations(selector: &Selector) -> Result<Variations, Failure> {
+    let class = |name: &String| name.trim().parse::<Variation>().map_err(|error| Failure::usage(format!("{error}")));
+    let mut searched = match selector.variations.as_slice() {
+        [] => Variations::ALL,
+        [all] if all == "all" => Variations::ALL,
+        [none] if none == "none" => Variations::NONE,
+        names => names.iter().map(class).collect::<Result<_, _>>()?,
+    };
+    for name in &selector.no_variation {
+        searched.remove(class(name)?);
+    }
+    Ok(searched)
 }
 
 /// Refuses an empty value of `option`: it would stand for a person who isn't there.

@@ -195,6 +195,7 @@ impl Examiner {
         let person = hits.people.first().map_or(NOBODY, |(person, _)| *person);
         let mut reasons = Reasons::default();
         hits.people.iter().for_each(|(_, found)| reasons.merge(*found));
+        let variations = hits.variations;
         out.spellings.append(&mut hits.spellings);
         out.hits = hits;
         if !reasons.is_empty() || is_wanted {
@@ -205,6 +206,7 @@ impl Examiner {
                 row,
                 person,
                 reasons,
+                variations,
                 bar,
                 type_byte,
                 size: blob.len() as u32,

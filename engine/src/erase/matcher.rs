@@ -12,8 +12,10 @@
 //!
 //! A mention begins and ends at the boundary of a word, so that `u-1` isn't found in `u-17`. Only in binary bytes that can't be
 //! decoded, where a length before a text looks like a letter of it, longer identifiers need no boundary. Text with escapes
-//! (JSON in a string) is read as it is written and as it is meant. Cost: one pass over the text, one look-up per word, whatever
-//! the number of people.
+//! (JSON in a string) is read as it is written and as it is meant, and what it encodes is opened ([`crate::text::encodings`]).
+//! The classes of variation that [`super::patterns`] makes of an identifier are looked for in the same pass, in one form of the
+//! text, in which all letters are the same that some class takes for one another; only what is found there is compared letter by
+//! letter. Cost: one pass over the text, one look-up per word, whatever the number of people.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,14 +25,20 @@ use gristmill_schemas::grain::{Field, Grain, RawValue};
 use rustc_hash::FxBuildHasher;
 
 use super::needles::Finder;
+use super::patterns::{Cover, Pattern, compile, words};
+use super::phone::Phone;
 use super::place::{Place, place_of};
 use super::reason::{Reason, Reasons};
 use super::request::Request;
-use super::sifter::Sifter;
+use super::sifter::{Sifter, Sought};
+use super::variations::{Variation, Variations};
 use crate::index::Watchlist;
 use crate::index::words::{WordFilter, each_word};
 use crate::policy::{Mode, Policy};
-use crate::text::fold::{Folding, is_blank, is_word, runs_together, unescaped};
+use crate::text::encodings::{LONG_WORD, TextEncoding, each_opened, has_marks};
+use crate::text::fold::{Folding, is_blank, unescaped};
+use crate::text::letters::Alike;
+use crate::text::numbers::{LEAST, each_number};
 
 /// The number of a person in the request; sessions, consents and addresses that belong to nobody have [`NOBODY`].
 pub type PersonNumber = u32;
@@ -44,6 +52,11 @@ type Map<K, V> = HashMap<K, V, FxBuildHasher>;
 #[derive(Debug)]
 pub struct Matcher {
     folding: Folding,
+    variations: Variations,
+    /// The letters that are the same, of the classes that are searched for.
+    alike: Alike,
+    /// What initials alone show counts as naming somebody.
+    takes_initials: bool,
     patterns: Vec<Pattern>,
     /// Patterns by the word in them that the fewest others have.
     by_word: Map<Box<str>, Vec<u32>>,
@@ -51,6 +64,8 @@ pub struct Matcher {
     watched: Arc<Watchlist>,
     /// Patterns of scripts without blanks, and those without any word: looked for everywhere.
     anywhere: Vec<u32>,
+    /// Telephone numbers by their last digits, each with the pattern of its identifier.
+    phones: Map<u32, Vec<(Phone, u32)>>,
     /// Patterns that are long enough to be looked for in binary bytes, whatever stands next to them.
     loose: Finder,
     /// Numbers in grains are compared too.
@@ -66,37 +81,26 @@ pub struct Matcher {
     references: HashSet<ContentAddress, FxBuildHasher>,
 }
 
-/// One identifier.
-#[derive(Debug)]
-struct Pattern {
-    text: String,
-    person: PersonNumber,
-    /// Bytes before the word that it is filed under.
-    lead: usize,
-    /// A value that equals it is no coincidence.
-    distinctive: bool,
-    /// Hyphens and underscores next to it belong to the same identifier.
-    joined: bool,
-    is_did: bool,
-}
-
-/// How much of a text an identifier covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cover {
-    Whole,
-    /// All between two colons, or between one and an end.
-    Segment,
-    Part,
-}
+/// A find in one form of a text: the cover and the classes of variation that it needs.
+type Find<'f> = dyn FnMut(&Pattern, Cover, Variations) + 'f;
 
 /// What was found in one grain.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Hits {
     /// Who, and why.
     pub people: Vec<(PersonNumber, Reasons)>,
     /// Values that equal an identifier, as they are written.
     pub spellings: Vec<String>,
+    /// The classes of variation by which something was found that wasn't there in plain spelling too.
+    pub variations: Variations,
     folded: String,
+}
+
+impl Default for Hits {
+    fn default() -> Hits {
+        let (people, spellings, folded) = (Vec::new(), Vec::new(), String::new());
+        Hits { people, spellings, variations: Variations::NONE, folded }
+    }
 }
 
 impl Hits {
@@ -104,6 +108,7 @@ impl Hits {
     pub fn clear(&mut self) {
         self.people.clear();
         self.spellings.clear();
+        self.variations = Variations::NONE;
     }
 
     pub(super) fn add(&mut self, person: PersonNumber, reason: Reason) {
@@ -117,21 +122,28 @@ impl Hits {
 /// Bytes of an identifier from which on it needs no boundary in binary bytes.
 const LOOSE: usize = 6;
 
-/// Letters and digits from which on an identifier is distinctive, if it isn't a mere number.
-const DISTINCTIVE: usize = 4;
-
-/// Digits from which on a mere number is distinctive: telephone and account numbers are, ages and amounts aren't.
-const DISTINCTIVE_DIGITS: usize = 7;
+/// Bytes at the end of one block and at the beginning of the next that are looked at together.
+const JOINT: usize = 96;
 
 impl Matcher {
     /// Compiles `request`.
     pub fn new(request: &Request) -> Matcher {
+        let variations = request.searched();
+        let on = |variation| variations.contains(variation);
         let mut matcher = Matcher {
             folding: request.folding,
+            variations,
+            alike: Alike {
+                accents: on(Variation::Accents),
+                lookalikes: on(Variation::Homoglyphs),
+                turkish_i: on(Variation::TurkishI),
+            },
+            takes_initials: request.extent.initials,
             patterns: Vec::new(),
             by_word: Map::default(),
             watched: Arc::default(),
             anywhere: Vec::new(),
+            phones: Map::default(),
             loose: Finder::default(),
             has_numbers: false,
             sessions: Map::default(),
@@ -148,7 +160,7 @@ impl Matcher {
             matcher.sessions.extend(sessions);
         }
         let mut watched = matcher.index();
-        matcher.sessions.keys().for_each(|session| watched.add(session));
+        matcher.sessions.keys().for_each(|session| watched.add(&matcher.coarse(session)));
         request.consents.iter().for_each(|consent| watched.add(&consent.to_string()));
         matcher.watched = Arc::new(watched);
         matcher.consents.extend(request.consents.iter().map(|consent| (consent.to_string(), NOBODY)));
@@ -156,28 +168,27 @@ impl Matcher {
         matcher
     }
 
+    /// The form of `text` in which patterns are looked for: with one letter for all that some class makes the same.
+    fn coarse(&self, text: &str) -> String {
+        self.folding.folded_alike(Alike::ALL, text)
+    }
+
     fn add(&mut self, identifier: &str, person: PersonNumber) {
-        let text = self.folding.folded(identifier);
+        let mut patterns = compile(identifier, self.folding, self.variations, person);
+        let Some(own) = patterns.first() else { return };
         // Identifiers come person by person.
-        let mut own = self.patterns.iter().rev().take_while(|known| known.person == person);
-        if text.is_empty() || own.any(|known| known.text == text) {
+        let mut known = self.patterns.iter().rev().take_while(|known| known.person == person);
+        if known.any(|known| known.is_primary() && known.text == own.text && known.is_the_same_in_plain(own)) {
             return;
         }
-        let counted = text.chars().filter(|letter| is_word(*letter)).count();
-        let digits_only = text.chars().all(|letter| !letter.is_alphabetic());
-        let ideographs = text.chars().any(runs_together);
-        let enough = if digits_only { DISTINCTIVE_DIGITS } else { DISTINCTIVE };
-        self.has_numbers |= text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-        let id_like = text.chars().any(|letter| letter.is_numeric() || matches!(letter, '-' | '_' | ':' | '@'));
-        let distinctive = counted >= enough || ideographs && counted >= 2;
-        self.patterns.push(Pattern {
-            person,
-            lead: 0,
-            distinctive,
-            joined: id_like,
-            is_did: text.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("did:")),
-            text,
-        });
+        self.has_numbers |= own.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        if self.variations.contains(Variation::Phone) && own.distinctive {
+            let number = self.patterns.len() as u32;
+            for phone in Phone::read(&own.text) {
+                self.phones.entry(phone.tail()).or_default().push((phone, number));
+            }
+        }
+        self.patterns.append(&mut patterns);
     }
 
     /// Files every pattern under the word of it that the fewest patterns have: of ten thousand names many begin alike. Answers
@@ -185,25 +196,32 @@ impl Matcher {
     fn index(&mut self) -> Watchlist {
         let mut watched = Watchlist::default();
         let mut sharing: Map<&str, u32> = Map::default();
-        let all = self.patterns.iter().flat_map(|pattern| words(&pattern.text));
+        let all = self.patterns.iter().flat_map(Pattern::anchors);
         all.for_each(|(_, word)| *sharing.entry(word).or_default() += 1);
-        let mut leads = Vec::with_capacity(self.patterns.len());
-        for (number, pattern) in (0..).zip(&self.patterns) {
-            let rarest = words(&pattern.text).min_by_key(|(start, word)| (sharing.get(word), *start));
-            match rarest.filter(|_| !pattern.text.chars().any(runs_together)) {
-                Some((_, word)) => {
-                    watched.add_words(word);
-                    self.by_word.entry(word.into()).or_default().push(number);
+        let rarest = |pattern: &Pattern| {
+            let anchors = pattern.anchors().map(|(start, word)| (sharing.get(word), start, word.len()));
+            anchors.min().map(|(_, start, length)| (start, length))
+        };
+        let anchors: Vec<_> = self.patterns.iter().map(rarest).collect();
+        for ((number, pattern), anchor) in (0..).zip(&mut self.patterns).zip(anchors) {
+            match anchor {
+                Some((start, length)) => {
+                    pattern.set_anchor(start, length);
+                    watched.add_words(pattern.anchor_word());
+                    self.by_word.entry(pattern.anchor_word().into()).or_default().push(number);
                 }
                 None => {
                     watched.add(&pattern.text);
                     self.anywhere.push(number);
                 }
             }
-            leads.push(rarest.map_or(0, |(start, _)| start));
         }
-        self.patterns.iter_mut().zip(leads).for_each(|(pattern, lead)| pattern.lead = lead);
-        let loose = (0..).zip(&self.patterns).filter(|(_, it)| it.distinctive && it.text.len() >= LOOSE);
+        for (phone, _) in self.phones.values().flatten() {
+            watched.add_number_tail(phone.tail());
+            phone.integers().into_iter().for_each(|number| watched.add_number(number));
+        }
+        let loose = (0..).zip(&self.patterns);
+        let loose = loose.filter(|(_, it)| it.is_literal() && it.distinctive && it.text.len() >= LOOSE);
         self.loose = Finder::new(loose.map(|(number, pattern)| (number, pattern.text.clone().into_bytes())));
         watched
     }
@@ -222,9 +240,10 @@ impl Matcher {
         self.references.extend(addresses.into_iter().inspect(|address| watched.add(&address.to_string())));
     }
 
-    /// Identifiers too short or plain to be looked for in text, with the number of their person.
+    /// Identifiers too short or plain to be looked for in text, as they were given, with the number of their person.
     pub fn indistinct(&self) -> impl Iterator<Item = (&str, PersonNumber)> {
-        self.patterns.iter().filter(|pattern| !pattern.distinctive).map(|pattern| (&*pattern.text, pattern.person))
+        let all = self.patterns.iter().filter(|pattern| pattern.is_primary() && !pattern.distinctive);
+        all.map(|pattern| (pattern.identifier(), pattern.person))
     }
 
     /// Words of which a grain has one if [`Matcher::find`] finds anything in it.
@@ -234,7 +253,7 @@ impl Matcher {
 
     /// How many identifiers it looks for.
     pub fn identifiers(&self) -> usize {
-        self.patterns.len()
+        self.patterns.iter().filter(|pattern| pattern.is_primary()).count()
     }
 
     /// True if it looks for nothing inside of grains but addresses.
@@ -248,10 +267,17 @@ impl Matcher {
 
     /// False if no grain of a segment with the word filter `filter` can be found.
     pub(crate) fn may_find(&self, filter: &WordFilter) -> bool {
-        let texts = self.patterns.iter().map(|pattern| &pattern.text);
-        let keys = self.sessions.keys().chain(self.consents.keys()).chain(&self.withdrawn);
+        let mut keys = self.consents.keys().chain(&self.withdrawn);
         let mut addresses = self.addresses.keys().map(|address| ContentAddress::from_digest(*address));
-        texts.chain(keys).any(|text| filter.may_hold(text))
+        let may_hold = |pattern: &Pattern| filter.may_hold(&pattern.text) && filter.may_hold(&pattern.beside());
+        let may_hold_phone = |(phone, _): &(Phone, u32)| {
+            filter.may_hold_number_tail(phone.tail())
+                || phone.integers().into_iter().any(|number| filter.may_hold_number(number))
+        };
+        self.patterns.iter().any(may_hold)
+            || self.phones.values().flatten().any(may_hold_phone)
+            || self.sessions.keys().any(|session| filter.may_hold(&self.coarse(session)))
+            || keys.any(|text| filter.may_hold(text))
             || addresses.any(|address| filter.may_hold(&address.to_string()))
             || self.references.iter().any(|address| filter.may_hold(&address.to_string()))
     }
@@ -261,10 +287,23 @@ impl Matcher {
         if self.has_addresses() || self.has_numbers || !self.anywhere.is_empty() {
             return None;
         }
-        let references: Vec<String> = self.references.iter().map(ToString::to_string).collect();
-        let keys = self.sessions.keys().chain(self.consents.keys()).chain(&self.withdrawn).chain(&references);
-        let texts = self.patterns.iter().map(|pattern| &pattern.text).chain(keys);
-        Sifter::new(texts.map(String::as_str), self.folding)
+        let references = self.references.iter().map(ToString::to_string);
+        let sessions = self.sessions.keys().map(|session| self.coarse(session));
+        let keys =
+            sessions.chain(references).chain(self.consents.keys().cloned()).chain(self.withdrawn.iter().cloned());
+        let phones = || self.phones.values().flatten().map(|(phone, _)| phone);
+        Sifter::new(Sought {
+            texts: self.patterns.iter().map(|pattern| pattern.needle().to_owned()).chain(keys).collect(),
+            number_tails: phones().map(Phone::tail).collect(),
+            integers: phones().flat_map(Phone::integers).collect(),
+            is_encoded: self.opens(),
+            folding: self.folding,
+        })
+    }
+
+    /// True if encoded texts are opened.
+    fn opens(&self) -> bool {
+        !self.patterns.is_empty() && !self.variations.only(Variations::ENCODINGS).is_empty()
     }
 
     /// True if the request names addresses.
@@ -312,14 +351,28 @@ impl Matcher {
         };
         match value {
             RawValue::Text(text) => self.text(place, text, hits),
-            RawValue::Array(encoded) => encoded.items().for_each(|item| self.value(place, &item, hits)),
+            RawValue::Array(encoded) => {
+                let mut before = None;
+                for item in encoded.items() {
+                    self.value(place, &item, hits);
+                    if self.variations.contains(Variation::SplitBlocks) {
+                        let text = main_text(&item);
+                        if let Some((before, text)) = before.zip(text) {
+                            self.joint(before, text, hits);
+                        }
+                        before = text;
+                    }
+                }
+            }
             RawValue::Map(encoded) => encoded.entries().for_each(|(key, value)| {
                 self.text(inner, key, hits);
                 self.value(inner, &value, hits);
             }),
             RawValue::Bytes(bytes) => self.bytes(bytes, Reason::Mention, hits),
-            RawValue::Int(number) if self.has_numbers => self.text(place, &number.to_string(), hits),
-            RawValue::BigInt(number) if self.has_numbers => self.text(place, &number.to_string(), hits),
+            RawValue::Int(number) if self.has_numbers || *number >= 0 && self.compares_numbers() => {
+                self.text(place, &number.to_string(), hits)
+            }
+            RawValue::BigInt(number) if self.compares_numbers() => self.text(place, &number.to_string(), hits),
             _ => {}
         }
     }
@@ -331,13 +384,18 @@ impl Matcher {
             if !self.references.is_empty() && self.refers(chunk.valid()) {
                 hits.add(NOBODY, Reason::Related);
             }
-            self.each_form(chunk.valid(), &mut hits.folded, |pattern, _| {
+            let mut folded = std::mem::take(&mut hits.folded);
+            self.each_form(chunk.valid(), &mut folded, &mut |pattern, _, classes| {
                 if pattern.distinctive {
-                    found.push(pattern.person);
+                    found.push((pattern.person, classes));
                 }
             });
+            hits.folded = folded;
         }
-        found.into_iter().for_each(|person| hits.add(person, reason));
+        for (person, classes) in found {
+            hits.variations = hits.variations.with(classes);
+            hits.add(person, if classes.contains(Variation::Initials) { Reason::Initials } else { reason });
+        }
     }
 
     /// [`Matcher::bytes`] for bytes that can't be decoded: in binary ones a length or a marker looks like a letter of the text
@@ -348,14 +406,15 @@ impl Matcher {
             return;
         }
         for chunk in bytes.utf8_chunks() {
-            self.folding.fold(chunk.valid(), &mut hits.folded);
-            let folded = std::mem::take(&mut hits.folded);
+            let folded = self.coarse(chunk.valid());
             self.loose.find(folded.as_bytes(), |number, _| {
-                if let Some(pattern) = self.pattern(number) {
+                if let Some(pattern) = self.pattern(number)
+                    && let Some(classes) = self.letters_of(pattern, chunk.valid(), true)
+                {
+                    hits.variations = hits.variations.with(classes);
                     hits.add(pattern.person, Reason::Undecodable);
                 }
             });
-            hits.folded = folded;
         }
     }
 
@@ -364,11 +423,12 @@ impl Matcher {
         self.value(Place::Value(Reason::Undecodable), value, hits);
     }
 
-    /// True if `text` names somebody distinctively: as a whole or as a mention.
+    /// True if `text` names somebody distinctively: as a whole or as a mention, by initials only if the request takes them.
     pub fn names_somebody(&self, text: &str, hits: &mut Hits) -> bool {
         hits.clear();
         self.text(Place::Identity(Reason::Party), text, hits);
-        !hits.people.is_empty()
+        let names = |reason| reason != Reason::Initials || self.takes_initials;
+        hits.people.iter().any(|(_, reasons)| reasons.iter().any(names))
     }
 
     fn text(&self, place: Place, text: &str, hits: &mut Hits) {
@@ -390,9 +450,11 @@ impl Matcher {
         }
         let mut folded = std::mem::take(&mut hits.folded);
         let mut whole = false;
-        self.each_form(text, &mut folded, |pattern, cover| {
-            if let Some(reason) = meaning(place, pattern, cover) {
-                whole |= cover == Cover::Whole && !matches!(reason, Reason::Mention | Reason::Ambiguous);
+        self.each_form(text, &mut folded, &mut |pattern, cover, classes| {
+            if let Some(reason) = meaning(place, pattern, cover, classes) {
+                let is_mention = matches!(reason, Reason::Mention | Reason::Ambiguous | Reason::Initials);
+                whole |= cover == Cover::Whole && !is_mention;
+                hits.variations = hits.variations.with(classes);
                 hits.add(pattern.person, reason);
             }
         });
@@ -416,56 +478,180 @@ impl Matcher {
             })
     }
 
-    /// False if no identifier can stand in `text`. Plain ASCII means what it says; of anything else the runs between blanks are
-    /// folded to `folded`, one by one, as folding the whole would.
-    fn may_occur(&self, text: &str, folded: &mut String) -> bool {
-        if text.contains('\\') {
-            return true;
-        }
+    /// What a first look at `text` shows. Plain ASCII means what it says; of anything else the runs between blanks are folded to
+    /// `folded`, one by one, as folding the whole would.
+    fn look(&self, text: &str, folded: &mut String) -> Glimpse {
         let is_ascii = text.is_ascii();
-        let mut may =
+        let mut found = Glimpse::default();
+        found.may_occur =
             self.anywhere.iter().filter_map(|number| self.pattern(*number)).any(|it| it.text.is_ascii() || !is_ascii);
-        let mut look = |text: &str| each_word(text, |_, hash| may = may || self.watched.has(hash));
+        let mut look = |text: &str| {
+            each_word(text, |word, hash| {
+                found.may_occur = found.may_occur || self.watched.has(hash);
+                found.has_long_word |= word.len() >= LONG_WORD;
+            });
+        };
         match is_ascii {
             true => look(text),
             false => text.split(is_blank).for_each(|run| match run.is_ascii() {
                 true => look(run),
                 false => {
-                    self.folding.fold(run, folded);
+                    self.folding.fold_alike(Alike::ALL, run, folded);
                     look(folded);
                 }
             }),
         }
-        may
+        found
+    }
+
+    fn compares_numbers(&self) -> bool {
+        self.has_numbers || !self.phones.is_empty()
     }
 
     fn pattern(&self, number: u32) -> Option<&Pattern> {
         self.patterns.get(number as usize)
     }
 
-    /// Calls `found` for every identifier that stands in `text` as it is written, or as it is meant if it has escapes.
-    fn each_form(&self, text: &str, folded: &mut String, mut found: impl FnMut(&Pattern, Cover)) {
-        if !self.may_occur(text, folded) {
-            return;
+    /// Calls `found` for every identifier that stands in `text` as it is written, as it is meant if it has escapes, or in what it
+    /// encodes. What the text shows in plain spelling needs no class, in whatever other form it stands there too.
+    fn each_form(&self, text: &str, folded: &mut String, found: &mut Find<'_>) {
+        let mut plain: Vec<PersonNumber> = Vec::new();
+        let mut found = |pattern: &Pattern, cover: Cover, classes: Variations| {
+            if classes.is_empty() {
+                plain.push(pattern.person);
+            }
+            let is_plain = plain.contains(&pattern.person) && !classes.contains(Variation::Initials);
+            found(pattern, cover, if is_plain { Variations::NONE } else { classes });
+        };
+        let Glimpse { may_occur, has_long_word } = self.look(text, folded);
+        if may_occur {
+            self.in_form(text, folded, &mut found);
         }
-        self.folding.fold(text, folded);
-        self.occurrences(folded, &mut found);
-        for meant in unescaped(text) {
-            self.folding.fold(&meant, folded);
-            self.occurrences(folded, &mut found);
+        self.numbers_in(text, &mut found);
+        let meant: Vec<String> = unescaped(text).collect();
+        for meant in &meant {
+            self.in_form(meant, folded, &mut found);
+            self.numbers_in(meant, &mut found);
+        }
+        if self.opens() && (has_long_word || !meant.is_empty() || has_marks(text)) {
+            self.in_encoded(text, folded, &mut found);
+            meant.iter().for_each(|meant| self.in_encoded(meant, folded, &mut found));
         }
     }
 
-    /// Calls `found` for every identifier that stands in `text`, which is folded.
-    fn occurrences(&self, text: &str, mut found: impl FnMut(&Pattern, Cover)) {
+    /// Calls `found` for the identifiers in `form`, which is read as it stands there.
+    fn in_form(&self, form: &str, folded: &mut String, found: &mut Find<'_>) {
+        self.folding.fold_alike(Alike::ALL, form, folded);
+        self.occurrences(folded, |pattern, cover, classes, _| {
+            if let Some(letters) = self.letters_of(pattern, form, false) {
+                found(pattern, cover, classes.with(letters));
+            }
+        });
+    }
+
+    /// Calls `found` for the identifiers in the texts that `text` holds encoded.
+    fn in_encoded(&self, text: &str, folded: &mut String, found: &mut Find<'_>) {
+        each_opened(text, |encoding, plain| {
+            let (class, is_all) = match encoding {
+                TextEncoding::Url => (Variation::UrlEncoding, true),
+                TextEncoding::Html => (Variation::HtmlEntities, true),
+                // Of other runs than the whole text, what they hold is a part.
+                TextEncoding::Base64 => (Variation::Base64, text.trim().len() <= plain.len() * 4 / 3 + 4),
+                TextEncoding::Hex => (Variation::Hex, text.trim().len() <= plain.len() * 2 + 2),
+            };
+            if !self.variations.contains(class) {
+                return;
+            }
+            let mut found = |pattern: &Pattern, cover: Cover, classes: Variations| {
+                found(pattern, if is_all { cover } else { Cover::Part }, classes.with(class.into()));
+            };
+            for form in std::iter::once(plain.to_owned()).chain(unescaped(plain)) {
+                self.in_form(&form, folded, &mut found);
+                self.numbers_in(&form, &mut found);
+            }
+        });
+    }
+
+    /// Calls `found` for the telephone numbers in `text`, but for those that stand there as they were given.
+    fn numbers_in(&self, text: &str, found: &mut Find<'_>) {
+        if self.phones.is_empty() || !may_hold_number(text) {
+            return;
+        }
+        each_number(text, |number| {
+            for (phone, pattern) in self.phones.get(&number.tail()).into_iter().flatten() {
+                if let (Some(start), Some(pattern)) = (phone.begins(number), self.pattern(*pattern)) {
+                    let is_blank = |text: Option<&str>| !text.unwrap_or_default().chars().any(char::is_alphanumeric);
+                    let is_all = is_blank(text.get(..start)) && is_blank(text.get(number.end..));
+                    let cover = if is_all { Cover::Whole } else { Cover::Part };
+                    found(pattern, cover, Variation::Phone.into());
+                }
+            }
+        });
+    }
+
+    /// Looks for identifiers that begin in the text `before` and end in `after`, which stand in blocks next to each other.
+    fn joint(&self, before: &str, after: &str, hits: &mut Hits) {
+        let start = (before.len().saturating_sub(JOINT)..=before.len()).find(|at| before.is_char_boundary(*at));
+        let end = (0..=JOINT.min(after.len())).rev().find(|at| after.is_char_boundary(*at));
+        let (Some(before), Some(after)) =
+            (start.and_then(|start| before.get(start..)), end.and_then(|end| after.get(..end)))
+        else {
+            return;
+        };
+        let mut folded = std::mem::take(&mut hits.folded);
+        if self.look(before, &mut folded).may_occur || self.look(after, &mut folded).may_occur {
+            let joined = format!("{before} {after}");
+            let joint = self.coarse(before).len();
+            self.folding.fold_alike(Alike::ALL, &joined, &mut folded);
+            self.occurrences(&folded, |pattern, _, classes, (start, end)| {
+                if pattern.distinctive
+                    && (start..end).contains(&joint)
+                    && start < joint
+                    && let Some(letters) = self.letters_of(pattern, &joined, false)
+                {
+                    let classes = classes.with(letters).with(Variation::SplitBlocks.into());
+                    hits.variations = hits.variations.with(classes);
+                    let is_initial = classes.contains(Variation::Initials);
+                    hits.add(pattern.person, if is_initial { Reason::Initials } else { Reason::Mention });
+                }
+            });
+        }
+        hits.folded = folded;
+    }
+
+    /// The classes of letters that `pattern` needs to stand in `form`, which holds it in its coarsest form; `None` if it needs one
+    /// that isn't searched for. With `anywhere`, it may be part of a word.
+    fn letters_of(&self, pattern: &Pattern, form: &str, anywhere: bool) -> Option<Variations> {
+        if self.folding == Folding::Exact || form.is_ascii() && pattern.is_ascii() {
+            return Some(Variations::NONE);
+        }
+        let stands = |alike: Alike| {
+            let text = self.folding.folded_alike(alike, form);
+            let finer = pattern.under(alike);
+            finer.is_some_and(|it| if anywhere { text.contains(&it.text) } else { it.is_in(&text) })
+        };
+        let all = self.alike;
+        if !stands(all) {
+            return None;
+        }
+        let without = [
+            (Variation::Accents, Alike { accents: false, ..all }),
+            (Variation::Homoglyphs, Alike { lookalikes: false, ..all }),
+            (Variation::TurkishI, Alike { turkish_i: false, ..all }),
+        ];
+        Some(
+            without.into_iter().filter(|(_, fewer)| *fewer != all && !stands(*fewer)).map(|(class, _)| class).collect(),
+        )
+    }
+
+    /// Calls `found` for every identifier that stands in `text`, which is folded, with where it begins and ends.
+    fn occurrences(&self, text: &str, mut found: impl FnMut(&Pattern, Cover, Variations, (usize, usize))) {
         let pattern = |number: &u32| self.pattern(*number);
         if !self.by_word.is_empty() {
             for (start, word) in words(text) {
                 for pattern in self.by_word.get(word).into_iter().flatten().filter_map(pattern) {
-                    if let Some(start) = start.checked_sub(pattern.lead)
-                        && let Some(cover) = pattern.covers(text, start)
-                    {
-                        found(pattern, cover);
+                    if let Some(it) = pattern.at(text, start) {
+                        found(pattern, it.cover, it.classes, (it.start, it.end));
                     }
                 }
             }
@@ -473,9 +659,36 @@ impl Matcher {
         for pattern in self.anywhere.iter().filter_map(pattern) {
             if let Some(start) = text.find(&pattern.text) {
                 let whole = start == 0 && text.len() == pattern.text.len();
-                found(pattern, if whole { Cover::Whole } else { Cover::Part });
+                let cover = if whole { Cover::Whole } else { Cover::Part };
+                found(pattern, cover, Variations::NONE, (start, start + pattern.text.len()));
             }
         }
+    }
+}
+
+/// What a first look at a text shows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Glimpse {
+    /// An identifier may stand in it.
+    may_occur: bool,
+    /// It may hold base64 or hex.
+    has_long_word: bool,
+}
+
+/// False if `text` has too few digits for a telephone number.
+fn may_hold_number(text: &str) -> bool {
+    let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == 0xef;
+    text.bytes().filter(|byte| is_digit(byte)).take(LEAST).count() == LEAST
+}
+
+/// The text of an item of a list: itself, or the longest one of a map, as a block of content has it.
+fn main_text<'g>(item: &RawValue<'g>) -> Option<&'g str> {
+    match item {
+        RawValue::Text(text) => Some(text),
+        RawValue::Map(entries) => {
+            entries.entries().filter_map(|(_, value)| value.as_text()).max_by_key(|text| text.len())
+        }
+        _ => None,
     }
 }
 
@@ -485,8 +698,11 @@ fn is_binary(bytes: &[u8]) -> bool {
     !std::str::from_utf8(bytes).is_ok_and(is_text)
 }
 
-/// What it means that `pattern` covers so much of a text at `place`.
-fn meaning(place: Place, pattern: &Pattern, cover: Cover) -> Option<Reason> {
+/// What it means that `pattern` covers so much of a text at `place`, by variations of `classes`.
+fn meaning(place: Place, pattern: &Pattern, cover: Cover, classes: Variations) -> Option<Reason> {
+    if classes.contains(Variation::Initials) {
+        return Some(Reason::Initials);
+    }
     let mention = pattern.distinctive.then_some(Reason::Mention);
     match (place, cover) {
         (Place::Identity(reason), Cover::Whole) => Some(reason),
@@ -496,46 +712,6 @@ fn meaning(place: Place, pattern: &Pattern, cover: Cover) -> Option<Reason> {
         (Place::Value(_), Cover::Whole) => Some(Reason::Ambiguous),
         _ => mention,
     }
-}
-
-impl Pattern {
-    /// How much of `text` it covers where it begins at `start`; `None` if it doesn't stand there by itself.
-    fn covers(&self, text: &str, start: usize) -> Option<Cover> {
-        let rest = text.get(start..)?.strip_prefix(&*self.text)?;
-        let before = text.get(..start)?;
-        if before.is_empty() && (rest.is_empty() || self.is_did && rest.starts_with(['#', '/', '?', ';'])) {
-            return Some(Cover::Whole);
-        }
-        let opens = before.is_empty() || !self.goes_on(&mut before.chars().rev());
-        let closes = rest.is_empty() || !self.goes_on(&mut rest.chars());
-        if !opens || !closes {
-            return None;
-        }
-        let segment = (before.is_empty() || before.ends_with(':')) && (rest.is_empty() || rest.starts_with(':'));
-        Some(if segment { Cover::Segment } else { Cover::Part })
-    }
-
-    /// True if the letters next to it belong to the same word or identifier.
-    fn goes_on(&self, letters: &mut dyn Iterator<Item = char>) -> bool {
-        match letters.next() {
-            Some('-' | '_') if self.joined => letters.next().is_some_and(is_word),
-            Some(letter) => is_word(letter),
-            None => false,
-        }
-    }
-}
-
-/// The words of `text` and where each begins.
-fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        let rest = text.get(from..)?;
-        let start = from + rest.find(is_word)?;
-        let tail = text.get(start..)?;
-        let end = start + tail.find(|letter| !is_word(letter)).unwrap_or(tail.len());
-        from = end;
-        Some((start, text.get(start..end)?))
-    })
 }
 
 #[cfg(test)]
@@ -564,10 +740,8 @@ mod tests {
             let matcher = Matcher::new(&Request { people, folding, ..Request::default() });
             let text = text.concat();
             let mut found = 0;
-            for form in std::iter::once(text.clone()).chain(unescaped(&text)) {
-                matcher.occurrences(&folding.folded(&form), |_, _| found += 1);
-            }
-            prop_assert!(found == 0 || matcher.may_occur(&text, &mut String::new()));
+            matcher.occurrences(&matcher.coarse(&text), |_, _, _, _| found += 1);
+            prop_assert!(found == 0 || matcher.look(&text, &mut String::new()).may_occur);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `request` | whom and what does a request name? |
+//! | `variations`, `patterns`, `phone` | in which other ways may an identifier be written? |
 //! | `matcher`, `place` | does this grain name one of these people, and where? |
 //! | `sifter` | which grains needn't be decoded to tell that they don't? |
 //! | `reason` | why was a grain found, and why may it have to stay? |
@@ -13,19 +14,25 @@
 //! | `run`, `journal` | in which order is it done, and how is a killed one finished? |
 //! | `by_key` | what goes with the keys that it is sealed with? |
 //! | `rewrite`, `state` | how are rows removed from each table? |
-//! | `needles`, `absence` | is anything left in any byte of the lake? |
+//! | `needles`, `identifier_search`, `needle_forms`, `normalized`, `decoded`, `absence` | is anything left in any byte of the lake? |
 //! | `merkle`, `certificate` | how is that proven to others? |
 //! | `disclose` | what is handed out to a person who asks? |
 
 mod absence;
 mod by_key;
 mod certificate;
+mod decoded;
 mod disclose;
 mod glance;
+mod identifier_search;
 mod journal;
 mod matcher;
 mod merkle;
+mod needle_forms;
 mod needles;
+mod normalized;
+mod patterns;
+mod phone;
 mod place;
 mod plan;
 mod reason;
@@ -38,12 +45,14 @@ mod sessions;
 mod sifter;
 mod state;
 mod survey;
+mod variations;
 mod withdrawn;
 
 pub use crate::text::fold::Folding;
 pub use absence::Absence;
 pub use certificate::{Certificate, Ground, Inclusion, Verified, verify};
 pub use disclose::{Disclosed, Event, disclose};
+pub use identifier_search::IdentifierSearch;
 pub use journal::ERASURES;
 pub use matcher::{Hits, Matcher, NOBODY, PersonNumber};
 pub use plan::{Exclusion, Plan, Selected, Spelling};
@@ -51,3 +60,4 @@ pub use reason::{Bar, Judge, Reason, Reasons};
 pub use request::{Extent, Person, Request, names_nobody};
 pub use run::{Erased, Order, erase, plan, plan_disclosure};
 pub use survey::{Found, FoundReject, Survey};
+pub use variations::{UnknownVariation, Variation, Variations};

@@ -1,29 +1,26 @@
 //! Looking for many byte strings at once in bytes of any kind.
 //!
-//! Addresses are looked for as hex text and as digests (without their first eight bytes, which sidecars keep apart);
-//! identifiers in their spellings, whatever the case of ASCII letters, standing by themselves.
+//! Addresses are looked for as hex text and as digests (without their first eight bytes, which sidecars keep apart).
+//! Identifiers are [`super::identifier_search`]'s matter.
 
-use std::collections::BTreeSet;
 use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use gristmill_schemas::address::ContentAddress;
-use unicode_normalization::UnicodeNormalization;
 
+use super::identifier_search::IdentifierSearch;
 use crate::sieve::Sieve;
 
 /// What is looked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Needles {
     /// Addresses as digests.
     digests: Strides<NearlyAscii>,
     /// Addresses as text in lower case.
     texts: Strides<Hex>,
-    /// Identifiers in lower case.
-    identifiers: Finder,
+    identifiers: IdentifierSearch,
     addresses: usize,
-    spellings: usize,
 }
 
 /// Byte strings of any length from [`SHORTEST`] on.
@@ -90,64 +87,40 @@ const LONG: usize = NARROW + STRIDE - 1;
 pub(super) const SHORTEST: usize = 4;
 
 impl Needles {
-    /// Needles for addresses and for identifiers.
+    /// Looks for addresses and for identifiers.
     pub(super) fn new<'t>(
         addresses: impl IntoIterator<Item = &'t ContentAddress>,
-        identifiers: impl IntoIterator<Item = &'t str>,
+        identifiers: IdentifierSearch,
     ) -> Needles {
         let (mut digests, mut texts) = (Vec::new(), Vec::new());
         for address in addresses {
             digests.push(address.as_bytes()[32 - DIGEST_BYTES..].to_vec());
             texts.push(address.to_string().into_bytes());
         }
-        let mut needles = Needles { addresses: texts.len(), ..Needles::default() };
-        needles.digests = Strides::new((0..).zip(digests), WIDE);
-        needles.texts = Strides::new((0..).zip(texts), WIDE);
-        let mut forms: BTreeSet<Vec<u8>> = BTreeSet::new();
-        for identifier in identifiers {
-            needles.spellings += 1;
-            for spelling in [identifier.to_owned(), identifier.to_lowercase(), identifier.to_uppercase()] {
-                for form in [spelling.nfc().collect::<String>(), spelling.nfd().collect(), spelling] {
-                    forms.insert(escaped(&form).to_ascii_lowercase().into_bytes());
-                    forms.insert(form.to_ascii_lowercase().into_bytes());
-                }
-            }
+        Needles {
+            addresses: texts.len(),
+            digests: Strides::new((0..).zip(digests), WIDE),
+            texts: Strides::new((0..).zip(texts), WIDE),
+            identifiers,
         }
-        needles.identifiers = Finder::new((0..).zip(forms));
-        needles
     }
 
     /// How many addresses and identifiers are looked for.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.addresses, self.spellings)
+        (self.addresses, self.identifiers.identifiers())
     }
 
     /// How many places in `bytes` hold an address, and how many an identifier.
     pub(super) fn count(&self, bytes: &[u8], scratch: &mut Vec<u8>) -> (u64, u64) {
-        let mut counts = (0, 0);
-        self.digests.find(bytes, |_, _| counts.0 += 1);
-        scratch.clear();
-        scratch.extend(bytes.iter().map(u8::to_ascii_lowercase));
-        self.texts.find(scratch, |_, _| counts.0 += 1);
-        self.identifiers.find(scratch, |_, Range { start, end }| {
-            if stands_alone(scratch, start, end) || is_announced(bytes, start, end) {
-                counts.1 += 1;
-            }
-        });
-        counts
-    }
-}
-
-/// `text` as JSON writes it that holds nothing but ASCII.
-fn escaped(text: &str) -> String {
-    let mut units = [0; 2];
-    text.chars().fold(String::with_capacity(text.len()), |mut out, letter| {
-        match letter.is_ascii() {
-            true => out.push(letter),
-            false => letter.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+        let mut addresses = 0;
+        self.digests.find(bytes, |_, _| addresses += 1);
+        if !self.texts.windows.is_empty() {
+            scratch.clear();
+            scratch.extend(bytes.iter().map(u8::to_ascii_lowercase));
+            self.texts.find(scratch, |_, _| addresses += 1);
         }
-        out
-    })
+        (addresses, self.identifiers.count(bytes))
+    }
 }
 
 /// Two kinds of windows.
@@ -372,30 +345,9 @@ impl<C: Class + Default> Strides<C> {
     }
 }
 
-/// True if what stands at `start..end` isn't part of a longer word or identifier.
-fn stands_alone(bytes: &[u8], start: usize, end: usize) -> bool {
-    let (before, after) = (bytes.get(..start).unwrap_or_default(), bytes.get(end..).unwrap_or_default());
-    let joins = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    // The letter of an escape such as `\n`, and the length of what follows, as Parquet writes it, are none of a word.
-    let is_escape = matches!(before, [.., b'\\', b'n' | b'r' | b't' | b'b' | b'f']);
-    let is_length = matches!(after, [_, 0, 0, 0, ..]);
-    if before.last().is_some_and(joins) && !is_escape || after.first().is_some_and(joins) && !is_length {
-        return false;
-    }
-    // A letter of several bytes next to it; anything else that isn't ASCII is a length or a marker.
-    let tail = before.get(before.len().saturating_sub(4)..).unwrap_or_default();
-    let letter_before = (1..=tail.len().min(4)).rev().find_map(|length| {
-        let text = std::str::from_utf8(tail.get(tail.len() - length..)?).ok()?;
-        text.chars().last()
-    });
-    let letter_after = (2..=4).find_map(|length| std::str::from_utf8(after.get(..length)?).ok()?.chars().next());
-    let joins = |letter: Option<char>| letter.is_some_and(|letter| !letter.is_ascii() && letter.is_alphanumeric());
-    !joins(letter_before) && !joins(letter_after)
-}
-
 /// True if what stands before `start..end` tells that a text of just that length follows: then it is the whole of a value,
 /// whatever is next to it. Parquet writes the length in four bytes, MessagePack and CBOR in the head of a string.
-fn is_announced(bytes: &[u8], start: usize, end: usize) -> bool {
+pub(super) fn is_announced(bytes: &[u8], start: usize, end: usize) -> bool {
     let before = bytes.get(..start).unwrap_or_default();
     let length = end - start;
     let short = |byte: u8, head: u8, most: usize| length <= most && usize::from(byte) == usize::from(head) + length;
@@ -429,6 +381,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::erase::{Person, Request};
 
     proptest! {
         #[test]
@@ -462,6 +415,13 @@ mod tests {
         assert_eq!(found, (0..20_000).collect::<Vec<u32>>());
     }
 
+    /// The search for the identifiers of one person.
+    fn search<const N: usize>(identifiers: [&str; N]) -> IdentifierSearch {
+        let person = Person { identifiers: identifiers.map(str::to_owned).into(), ..Person::default() };
+        let request = Request { people: vec![person], ..Request::default() };
+        IdentifierSearch::new(&request, |_| false, []).unwrap()
+    }
+
     fn count(needles: &Needles, bytes: &[u8]) -> (u64, u64) {
         needles.count(bytes, &mut Vec::new())
     }
@@ -469,7 +429,7 @@ mod tests {
     #[test]
     fn an_address_is_found_as_text_as_digest_and_split() {
         let address = ContentAddress::of(b"grain");
-        let needles = Needles::new([&address], []);
+        let needles = Needles::new([&address], search([]));
         assert_eq!(count(&needles, format!("x{address}y").as_bytes()), (1, 0));
         assert_eq!(count(&needles, &[&[7; 3], &address.as_bytes()[..], &[7; 3]].concat()), (1, 0));
         assert_eq!(count(&needles, &[&[7; 3], &address.as_bytes()[8..]].concat()), (1, 0));
@@ -480,7 +440,7 @@ mod tests {
     fn an_address_is_found_wherever_it_stands() {
         let addresses: Vec<ContentAddress> =
             (0..40_u32).map(|number| ContentAddress::of(&number.to_le_bytes())).collect();
-        let needles = Needles::new(&addresses, []);
+        let needles = Needles::new(&addresses, search([]));
         for (before, address) in addresses.iter().enumerate() {
             let text = address.to_string();
             for bytes in [address.as_bytes()[8..].to_vec(), text.clone().into_bytes(), text.to_uppercase().into_bytes()]
@@ -499,7 +459,7 @@ mod tests {
         let addresses: Vec<ContentAddress> =
             (0..20_000_u32).map(|number| ContentAddress::of(&number.to_le_bytes())).collect();
         let (erased, kept) = addresses.split_at(10_000);
-        let needles = Needles::new(erased, ["u-17", "alice-77"]);
+        let needles = Needles::new(erased, search(["u-17", "alice-77"]));
         let text =
             |addresses: &[ContentAddress]| addresses.iter().map(|address| format!("{address},")).collect::<String>();
         assert_eq!(count(&needles, text(erased).as_bytes()), (10_000, 0));
@@ -509,7 +469,7 @@ mod tests {
 
     #[test]
     fn an_identifier_is_found_where_it_stands_alone_in_any_case() {
-        let needles = Needles::new([], ["u-17", "José Díaz"]);
+        let needles = Needles::new([], search(["u-17", "José Díaz"]));
         for (text, expected) in [
             ("\u{a4}u-17\u{a1}", 1),
             ("(U-17)", 1),
@@ -529,7 +489,7 @@ mod tests {
     #[test]
     fn an_identifier_is_found_behind_a_length_that_looks_like_a_letter() {
         let did = format!("did:key:{}", "z".repeat(40));
-        let needles = Needles::new([], ["alice-77", &did, "José Díaz"]);
+        let needles = Needles::new([], search(["alice-77", &did, "José Díaz"]));
         let parquet = [b"\x08\0\0\0alice-77", &b"8\0\0\0abc"[..]].concat();
         for (bytes, what) in [
             (&b"\x68alice-77\x67subject"[..], "CBOR"),
@@ -548,7 +508,7 @@ mod tests {
 
     #[test]
     fn a_letter_that_looks_like_a_length_in_prose_is_none() {
-        let needles = Needles::new([], ["ward", "andy"]);
+        let needles = Needles::new([], search(["ward", "andy"]));
         for prose in ["met Edward and", "Woodward", "is a dandy", "facing windward"] {
             assert_eq!(count(&needles, prose.as_bytes()), (0, 0), "{prose}");
         }

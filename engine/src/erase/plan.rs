@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::reason::{Bar, Reasons};
 use super::survey::{Survey, type_name};
+use super::variations::{Variation, Variations};
 
 /// What an erasure would do.
 #[derive(Debug, Clone, Serialize)]
@@ -22,8 +23,12 @@ pub struct Plan {
     pub exclusions: Vec<Exclusion>,
     /// Values that equal an identifier as they are written, with how often; the most frequent first.
     pub spellings: Vec<Spelling>,
-    /// Identifiers that are too short or plain to be looked for in text; values that equal them are only reported.
-    pub indistinct: Vec<String>,
+    /// How many grains and rejects were found by each class of variation that was searched for; one may be found by several.
+    pub variations: BTreeMap<&'static str, u64>,
+    /// The classes that weren't searched for.
+    pub variations_off: Vec<&'static str>,
+    /// Identifiers that are too short or plain to be looked for inside of texts: values that equal them are reported.
+    pub too_short_for_text: Vec<String>,
     /// Encrypted or undecodable grains: nobody can tell whom they are about.
     pub unsearchable: u64,
     /// Grains that were looked at.
@@ -107,6 +112,8 @@ impl Plan {
         found.sort_unstable();
         found.dedup();
         let (excluded, exclusions) = exclusions(survey);
+        let off: Vec<Variation> =
+            Variation::ALL.iter().copied().filter(|class| !survey.variations.contains(*class)).collect();
         Plan {
             people,
             people_found: found.iter().filter(|person| **person != super::matcher::NOBODY).count(),
@@ -114,7 +121,9 @@ impl Plan {
             excluded,
             exclusions,
             spellings: spellings(survey),
-            indistinct: survey.indistinct.clone(),
+            variations: variations(survey),
+            variations_off: off.iter().map(|class| class.name()).collect(),
+            too_short_for_text: survey.indistinct.clone(),
             unsearchable: survey.unsearchable,
             grains_read: survey.grains_read,
             bytes_read: survey.bytes_read,
@@ -150,6 +159,15 @@ fn exclusions(survey: &Survey) -> (BTreeMap<String, u64>, Vec<Exclusion>) {
         }
     }
     (counts, listed)
+}
+
+/// The matches of each class.
+fn variations(survey: &Survey) -> BTreeMap<&'static str, u64> {
+    let mut counts: BTreeMap<&'static str, u64> = survey.variations.iter().map(|class| (class.name(), 0)).collect();
+    let grains = survey.grains.iter().map(|found| found.variations);
+    let found = grains.chain(survey.rejects.iter().map(|found| found.variations));
+    found.flat_map(Variations::iter).for_each(|class| *counts.entry(class.name()).or_default() += 1);
+    counts
 }
 
 fn spellings(survey: &Survey) -> Vec<Spelling> {

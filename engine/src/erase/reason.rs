@@ -43,6 +43,7 @@ reasons! {
     Address "address" "It was named by its address.";
     Undecodable "undecodable" "Refused bytes that can't be decoded and contain an identifier.";
     Mention "text_mention" "A text mentions the person.";
+    Initials "initials" "A last name with the initial of the first name, which others may have too.";
     Ambiguous "ambiguous_value" "A value equals an identifier that is too short or too plain to be sure.";
     SharedSession "shared_session" "It is of a session that has grains of others too.";
     Derived "derived" "It was derived from a grain that was found.";

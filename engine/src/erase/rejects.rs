@@ -62,7 +62,8 @@ impl Look<'_> {
                 bar = Some(Bar::NotSelected);
             }
             let address = ContentAddress::of(blob_of(refused));
-            out.push(FoundReject { file: file.to_owned(), row: first + row as u32, person, reasons, bar, address });
+            let (file, row, variations) = (file.to_owned(), first + row as u32, hits.variations);
+            out.push(FoundReject { file, row, person, reasons, variations, bar, address });
         }
         out
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use gristmill_schemas::address::ContentAddress;
 
+use super::variations::{Variation, Variations};
 use crate::error::{Context, EngineError, Result};
 use crate::text::fold::Folding;
 
@@ -25,6 +26,8 @@ pub struct Extent {
     pub derived: bool,
     /// Grains that refer to selected ones in any other way.
     pub related: bool,
+    /// Grains that name the person by the initial of the first name only.
+    pub initials: bool,
 }
 
 /// What to look for. Disclosure and erasure take the same request and find the same.
@@ -42,6 +45,8 @@ pub struct Request {
     pub extent: Extent,
     /// How spellings are compared.
     pub folding: Folding,
+    /// The classes of variation that are searched for. Exact spelling leaves those that decode texts.
+    pub variations: Variations,
     /// What has been approved, for grains whose `retention_policy.deletion_requires` asks for it.
     pub approvals: Vec<String>,
 }
@@ -71,6 +76,14 @@ pub fn names_nobody(text: &str) -> bool {
 }
 
 impl Request {
+    /// The classes of variation that are searched for, as spellings are compared.
+    pub fn searched(&self) -> Variations {
+        match self.folding {
+            Folding::Spellings => self.variations,
+            Folding::Exact => self.variations.only(Variations::ENCODINGS),
+        }
+    }
+
     /// True if it names nobody and nothing.
     pub fn is_empty(&self) -> bool {
         self.people.is_empty() && self.consents.is_empty() && self.addresses.is_empty() && !self.withdrawn
@@ -133,10 +146,16 @@ impl Request {
         let people: BTreeSet<_> = self.people.iter().map(|person| (&person.identifiers, &person.sessions)).collect();
         let consents: BTreeSet<_> = self.consents.iter().map(ToString::to_string).collect();
         let addresses: BTreeSet<_> = self.addresses.iter().map(ToString::to_string).collect();
-        let Extent { text_mentions, derived, related } = self.extent;
+        let Extent { text_mentions, derived, related, initials } = self.extent;
         let exact = self.folding == Folding::Exact;
         let whole = (people, consents, addresses, self.withdrawn, (text_mentions, derived, related, exact));
-        serde_json::to_string(&whole).file("can't write", "the request")
+        let whole = serde_json::to_string(&whole).file("can't write", "the request")?;
+        // Requests that ask for nothing unusual keep the text by which older journals know them.
+        if self.variations == Variations::ALL && !initials {
+            return Ok(whole);
+        }
+        let names: Vec<_> = self.variations.iter().map(Variation::name).collect();
+        Ok(format!("{whole} initials={initials} variations={}", names.join(",")))
     }
 }
 

@@ -28,6 +28,7 @@ use super::certificate::{
     leaves, tree,
 };
 use super::glance::{Examiner, Glance};
+use super::identifier_search::IdentifierSearch;
 use super::journal::{ERASURES, Item, Journal, keyed_hash};
 use super::matcher::{Hits, Matcher, NOBODY};
 use super::needles::Needles;
@@ -270,15 +271,13 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Notes the spellings that the proof must look for: those of the request and those of the lake.
+    /// Notes the spellings of the lake that the proof must look for, beside what the request names.
     fn spellings(&mut self, plan: &Plan) {
         let found = plan.spellings.iter().map(|spelling| spelling.text.clone());
         let mut spellings: HashSet<String> = self.journal.spellings.drain(..).chain(found).collect();
-        let indistinct: HashSet<&String> = plan.indistinct.iter().collect();
-        let asked = self.request.people.iter().flat_map(|person| &person.identifiers);
         let folding = self.request.folding;
-        spellings.extend(asked.cloned());
-        spellings.retain(|spelling| !indistinct.contains(&folding.folded(spelling)));
+        let too_short: HashSet<String> = plan.too_short_for_text.iter().map(|it| folding.folded(it)).collect();
+        spellings.retain(|spelling| !too_short.contains(&folding.folded(spelling)));
         self.journal.spellings = spellings.into_iter().collect();
         self.journal.spellings.sort_unstable();
     }
@@ -430,9 +429,9 @@ impl Run<'_> {
             let survey = Survey::with_references(self.lake, self.request, &erased, seen, now, pool).await?;
             if survey.selected().next().is_none() && survey.selected_rejects().next().is_none() {
                 // Made on another thread: removing files waits for the disk.
-                let needles = self.needles();
+                let needles = self.needles(&survey);
                 let removed = self.lake.purge(self.order.exclusive).await?;
-                let needles = needles.await.file("can't make", "a proof")?;
+                let needles = needles.await.file("can't make", "a proof")??;
                 return Ok(Settled { after: survey, needles, removed });
             }
             self.remove(survey).await?;
@@ -441,9 +440,16 @@ impl Run<'_> {
     }
 
     /// What the proof looks for: all that is erased and was written again, in the spellings of the request and of the lake.
-    fn needles(&self) -> JoinHandle<Needles> {
+    fn needles(&self, survey: &Survey) -> JoinHandle<Result<Needles>> {
         let (erased, spellings) = (self.journal.rewritten(), self.journal.spellings.clone());
-        tokio::task::spawn_blocking(move || Needles::new(&erased, spellings.iter().map(String::as_str)))
+        let request = self.request.clone();
+        let folding = request.folding;
+        let too_short: HashSet<String> = survey.indistinct.iter().map(|it| folding.folded(it)).collect();
+        tokio::task::spawn_blocking(move || {
+            let left_out = |identifier: &str| too_short.contains(&folding.folded(identifier));
+            let search = IdentifierSearch::new(&request, left_out, spellings.iter().map(String::as_str))?;
+            Ok(Needles::new(&erased, search))
+        })
     }
 
     async fn prove(&self, after: &Survey, needles: Needles) -> Result<Proofs> {

@@ -27,6 +27,7 @@ use super::request::{Extent, Request};
 use super::rows::{Link, OpenFile, address_at, link_columns, links, text_at, texts};
 use super::sessions::{MEMBER_COLUMNS, Member, Sessions, members};
 use super::sifter::Sifter;
+use super::variations::Variations;
 use super::withdrawn::{CONSENT_COLUMNS, consents, withdrawals};
 use crate::error::{Context, Result};
 use crate::index::words::WordFilter;
@@ -46,6 +47,8 @@ pub struct Found {
     pub person: PersonNumber,
     /// Why it was found.
     pub reasons: Reasons,
+    /// The classes of variation by which it was found.
+    pub variations: Variations,
     /// Why it stays; `None` if it is to be erased.
     pub bar: Option<Bar>,
     /// The type byte of its header.
@@ -65,6 +68,8 @@ pub struct FoundReject {
     pub person: PersonNumber,
     /// Why it was found.
     pub reasons: Reasons,
+    /// The classes of variation by which it was found.
+    pub variations: Variations,
     /// Why it stays.
     pub bar: Option<Bar>,
     /// The SHA-256 of its bytes: the address that it would have as a grain.
@@ -92,8 +97,10 @@ pub struct Survey {
     pub segments_skipped: u64,
     /// Encrypted or undecodable grains: nobody can tell whom they are about.
     pub unsearchable: u64,
-    /// Identifiers that are too short or plain to be looked for in text.
+    /// Identifiers that are too short or plain to be looked for in text, as they were given.
     pub indistinct: Vec<String>,
+    /// The classes of variation that were searched for.
+    pub variations: Variations,
 }
 
 /// What whole segments showed to those who had their rows at hand, by the names of their files.
@@ -190,6 +197,7 @@ impl Surveyor<'_> {
             self.matcher = Arc::new(matcher);
         }
         self.sifter = self.matcher.sifter().map(Arc::new);
+        self.survey.variations = self.request.searched();
         self.survey.indistinct = self.matcher.indistinct().map(|(text, _)| text.to_owned()).collect();
         let mut sessions = Sessions::default();
         let mut protecting = Vec::new();
@@ -601,6 +609,7 @@ impl Surveyor<'_> {
 pub(super) fn selects(reasons: Reasons, extent: Extent) -> bool {
     reasons.iter().any(|reason| match reason {
         Reason::Mention | Reason::Ambiguous => extent.text_mentions,
+        Reason::Initials => extent.initials,
         Reason::Derived => extent.derived,
         Reason::Related | Reason::SharedSession => extent.related,
         _ => true,

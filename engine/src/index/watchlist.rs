@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use rustc_hash::FxBuildHasher;
 
-use super::words::{each_word, hash_of_letter};
+use super::words::{each_word, hash_of_letter, hash_of_number, hash_of_tail};
 use crate::sieve::Sieve;
 use crate::text::fold::runs_together;
 
@@ -36,6 +36,16 @@ impl Watchlist {
     /// Watches for the words of `text`.
     pub(crate) fn add_words(&mut self, text: &str) {
         each_word(text, |_, hash| self.add_hash(hash));
+    }
+
+    /// Watches for a number in groups whose last digits are `tail`.
+    pub(crate) fn add_number_tail(&mut self, tail: u32) {
+        self.add_hash(hash_of_tail(tail));
+    }
+
+    /// Watches for the integer `number`.
+    pub(crate) fn add_number(&mut self, number: u64) {
+        self.add_hash(hash_of_number(number));
     }
 
     fn add_hash(&mut self, hash: u64) {

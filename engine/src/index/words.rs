@@ -6,7 +6,7 @@
 //! has is probably in one. What else a survey must know of a segment that it doesn't read stands in its header.
 //!
 //! ```text
-//! "GMWORD02"    magic                                            8
+//! "GMWORD03"    magic                                            8
 //! n             rows                                             u64
 //! u             rows that can't be decoded                       u64
 //! flags         1 has a policy that reaches other grains,        u64
@@ -16,8 +16,12 @@
 //! checksum      BLAKE3 of all before                             32
 //! ```
 //!
-//! Integers are little-endian. Words are folded as [`crate::text::fold`] folds them, both ways, and are in lower case; of scripts
-//! without blanks each letter is a word. Text with escapes is taken as it is written and as it is meant.
+//! Integers are little-endian. Words are folded as [`crate::text::fold`] folds them, both ways, and are in lower case: once exactly,
+//! and once to the coarsest form, without accents and with one letter for those that look alike. Of scripts without blanks each
+//! letter is a word. Text with escapes is taken as it is written and as it is meant, and with what it encodes
+//! ([`crate::text::encodings`]). A number that is written in groups is there by its last seven digits at the end of every group.
+//!
+//! A filter of another version (`GMWORD02` had neither of these) isn't used: its segment is read, and `reindex` makes it anew.
 //!
 //! Sealed segments have no filter: it would tell words.
 
@@ -33,18 +37,24 @@ use gristmill_schemas::grain::{Field, Grain, RawValue};
 use super::sidecars::Sidecar;
 use super::watchlist::Watchlist;
 use crate::policy::Policy;
+use crate::text::encodings::{LONG_WORD, each_opened, has_marks};
 use crate::text::fold::{Folding, is_blank, is_word, runs_together, unescaped};
+use crate::text::letters::Alike;
+use crate::text::numbers::{LEAST, each_number};
 
 /// The file's name among the sidecars.
 pub const WORDS_FILE: &str = "words.bin";
 
-const MAGIC: &[u8; 8] = b"GMWORD02";
+const MAGIC: &[u8; 8] = b"GMWORD03";
 const HEADER: usize = 40;
 const CHECKSUM: usize = 32;
 
 /// Bits of the filter for each word: with [`PROBES`], three of a thousand words that aren't there seem to be.
 const BITS: usize = 12;
 const PROBES: u64 = 8;
+
+/// Words of 64 bits of a filter at least: in smaller ones chance decides.
+const LEAST_WORDS: usize = 32;
 
 /// Addresses that are looked for inside of one long run of hex digits; a longer run makes the filter say nothing.
 const WINDOWS: usize = 4_096;
@@ -70,6 +80,10 @@ pub struct WordSet {
     watched: Option<Arc<Watchlist>>,
     /// The grain that is being added has a word that is watched for.
     met: bool,
+    /// The text that is being added has a word that may be base64 or hex.
+    has_long_word: bool,
+    /// How many digits its words have that begin with one.
+    digits: usize,
 }
 
 /// Words that were added lately, each at the place that its hash says: most words were said just before. The lowest bit tells
@@ -128,7 +142,9 @@ impl WordSet {
         let supersedes = supersedes.values().slice(start, end - start);
         let supersedes = supersedes.as_string_opt::<i32>()?;
         self.rows += batch.num_rows() as u64;
-        addresses.iter().chain(signers).chain(supersedes).flatten().for_each(|text| self.text(text));
+        // An address encodes nothing, and has no escapes.
+        addresses.iter().chain(supersedes).flatten().for_each(|text| self.written(text));
+        signers.iter().flatten().for_each(|text| self.text(text));
         envelopes.iter().flatten().for_each(|bytes| self.bytes(bytes));
         Some(())
     }
@@ -235,35 +251,58 @@ impl WordSet {
     }
 
     fn text(&mut self, text: &str) {
-        self.written(text);
+        self.form(text);
         for meant in unescaped(text) {
-            self.written(&meant);
+            self.form(&meant);
+        }
+    }
+
+    /// Adds the words of `text`, and those of what it encodes.
+    fn form(&mut self, text: &str) {
+        self.has_long_word = false;
+        self.written(text);
+        if std::mem::take(&mut self.has_long_word) || has_marks(text) {
+            each_opened(text, |_, plain| {
+                self.written(plain);
+                unescaped(plain).for_each(|meant| self.written(&meant));
+            });
         }
     }
 
     fn written(&mut self, text: &str) {
+        self.digits = 0;
         if text.is_ascii() {
-            return self.folded_text(text);
-        }
-        let mut folded = std::mem::take(&mut self.folded);
-        for run in text.split(is_blank) {
-            if run.is_ascii() {
-                self.folded_text(run);
-                continue;
-            }
-            for folding in [Folding::Spellings, Folding::Exact] {
-                folding.fold(run, &mut folded);
+            self.folded_text(text);
+        } else {
+            let mut folded = std::mem::take(&mut self.folded);
+            for run in text.split(is_blank) {
+                if run.is_ascii() {
+                    self.folded_text(run);
+                    continue;
+                }
+                Folding::Spellings.fold_alike(Alike::ALL, run, &mut folded);
+                self.folded_text(&folded);
+                Folding::Exact.fold(run, &mut folded);
                 self.folded_text(&folded);
             }
+            self.folded = folded;
         }
-        self.folded = folded;
+        if self.digits >= LEAST {
+            each_number(text, |number| self.word(hash_of_tail(number.tail())));
+        }
     }
 
     fn folded_text(&mut self, text: &str) {
         each_word(text, |word, hash| {
             self.word(hash);
-            if word.len() > ContentAddress::TEXT_LENGTH {
-                self.addresses_in(word);
+            if word.len() >= LONG_WORD {
+                self.has_long_word = true;
+                if word.len() > ContentAddress::TEXT_LENGTH {
+                    self.addresses_in(word);
+                }
+            }
+            if word.as_bytes().first().is_some_and(u8::is_ascii_digit) {
+                self.digits += word.len();
             }
         });
         if !text.is_ascii() {
@@ -358,7 +397,7 @@ fn hash_of(word: &str) -> u64 {
 }
 
 /// The hash of a number's digits, which are its only word.
-fn hash_of_number(number: u64) -> u64 {
+pub(super) fn hash_of_number(number: u64) -> u64 {
     let mut digits = [0; 20];
     let (mut rest, mut start) = (number, digits.len());
     while start == digits.len() || rest > 0 {
@@ -367,6 +406,11 @@ fn hash_of_number(number: u64) -> u64 {
         rest /= 10;
     }
     finish(digits[start..].iter().fold(OFFSET, |hash, digit| step(hash, *digit)))
+}
+
+/// The hash of a number's last digits.
+pub(super) fn hash_of_tail(tail: u32) -> u64 {
+    finish(tail.to_le_bytes().into_iter().chain(*b"tail").fold(OFFSET, step))
 }
 
 pub(super) fn hash_of_letter(letter: char) -> u64 {
@@ -390,7 +434,7 @@ pub fn build(sets: &[WordSet]) -> Vec<u8> {
     // Each set is in order: sorting merges them.
     all.sort();
     all.dedup();
-    let mut filter = vec![0u64; (all.len() * BITS).div_ceil(64).max(1)];
+    let mut filter = vec![0u64; (all.len() * BITS).div_ceil(64).max(LEAST_WORDS)];
     let words = filter.len();
     for hash in all {
         for (word, bit) in bits(hash, words) {
@@ -477,6 +521,16 @@ impl WordFilter {
         all
     }
 
+    /// False if no text of the segment has a number in groups whose last digits are `tail`.
+    pub(crate) fn may_hold_number_tail(&self, tail: u32) -> bool {
+        number(&self.bytes, 24) & SAYS_NOTHING != 0 || self.has(hash_of_tail(tail))
+    }
+
+    /// False if no grain of the segment holds the integer `value`.
+    pub(crate) fn may_hold_number(&self, value: u64) -> bool {
+        number(&self.bytes, 24) & SAYS_NOTHING != 0 || self.has(hash_of_number(value))
+    }
+
     fn has(&self, hash: u64) -> bool {
         bits(hash, self.words).all(|(word, bit)| number(&self.bytes, HEADER + word * 8) & bit != 0)
     }
@@ -535,7 +589,8 @@ mod tests {
             "\u{5f20}\u{4f1f}",
             "alice",
             "Ali",
-            "paul d\u{ed}az",
+            "paul diaz",
+            "D\u{ed}az",
             "",
         ] {
             assert!(filter.may_hold(text), "{text}");

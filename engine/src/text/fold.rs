@@ -8,6 +8,8 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
+use super::letters::{Alike, is_left_out, plain};
+
 /// How spellings are folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Folding {
@@ -22,6 +24,11 @@ impl Folding {
     /// Writes the folded form of `text` to `out`, replacing what was there. Each run between blanks is folded by itself: nothing
     /// composes with a blank, and in most texts few runs have anything to compose.
     pub fn fold(self, text: &str, out: &mut String) {
+        self.fold_alike(Alike::NONE, text, out);
+    }
+
+    /// [`Folding::fold`] by which the letters that `alike` names are the same too. Exact folding knows no such letters.
+    pub(crate) fn fold_alike(self, alike: Alike, text: &str, out: &mut String) {
         out.clear();
         match self {
             Folding::Exact if unicode_normalization::is_nfc(text) => out.push_str(text),
@@ -29,7 +36,7 @@ impl Folding {
             Folding::Spellings => {
                 for run in text.split(is_blank).filter(|run| !run.is_empty()) {
                     push(' ', out);
-                    fold_run(run, out);
+                    fold_run(run, alike, out);
                 }
             }
         }
@@ -38,21 +45,29 @@ impl Folding {
 
     /// The folded form of `text`.
     pub fn folded(self, text: &str) -> String {
+        self.folded_alike(Alike::NONE, text)
+    }
+
+    /// The form of `text` that [`Folding::fold_alike`] writes.
+    pub(crate) fn folded_alike(self, alike: Alike, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
-        self.fold(text, &mut out);
+        self.fold_alike(alike, text, &mut out);
         out
     }
 }
 
 /// Appends the folded form of `run`.
-fn fold_run(run: &str, out: &mut String) {
+fn fold_run(run: &str, alike: Alike, out: &mut String) {
     if run.is_ascii() {
         let start = out.len();
         out.push_str(run);
         out[start..].make_ascii_lowercase();
         return;
     }
-    let lower: String = run.nfkd().filter(|letter| !is_invisible(*letter)).flat_map(char::to_lowercase).collect();
+    let mut lower: String = run.nfkd().filter(|letter| !is_invisible(*letter)).flat_map(char::to_lowercase).collect();
+    if alike != Alike::NONE {
+        lower = plain_letters(&lower, alike);
+    }
     for letter in lower.nfkc() {
         match letter {
             'ß' => out.push_str("ss"),
@@ -62,6 +77,25 @@ fn fold_run(run: &str, out: &mut String) {
             letter => push(letter, out),
         }
     }
+}
+
+/// `lower`, which is decomposed and in lower case, with one letter for all those that `alike` makes the same.
+fn plain_letters(lower: &str, alike: Alike) -> String {
+    let mut out = String::with_capacity(lower.len());
+    let mut base = None;
+    for letter in lower.chars() {
+        if is_left_out(base, letter, alike) {
+            continue;
+        }
+        if !is_combining_mark(letter) {
+            base = Some(letter);
+        }
+        match plain(letter, alike) {
+            Some(text) => out.push_str(text),
+            None => out.push(letter),
+        }
+    }
+    out
 }
 
 /// True for ASCII's blanks and control characters.
@@ -81,7 +115,7 @@ fn push(letter: char, out: &mut String) {
 }
 
 /// Characters that no reader sees: soft hyphen, joiners, direction marks, byte-order mark, variation selectors.
-fn is_invisible(letter: char) -> bool {
+pub(super) fn is_invisible(letter: char) -> bool {
     matches!(letter, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
         | '\u{2066}'..='\u{2069}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
 }
@@ -198,9 +232,39 @@ mod tests {
         #[test]
         fn runs_are_folded_one_by_one_as_all_at_once(text in "[a-zA-Z \n\u{7f}éßςΣ\u{301}\u{327}\u{345}\u{a0}\u{b4}\u{200b}\u{3000}İŉǅﬃＡ가각\u{1100}\u{1161}\\PC]{0,24}é") {
             let mut whole = String::new();
-            fold_run(&text, &mut whole);
+            fold_run(&text, Alike::NONE, &mut whole);
             prop_assert_eq!(Folding::Spellings.folded(&text), whole.trim_end());
+            whole.clear();
+            fold_run(&text, Alike::ALL, &mut whole);
+            prop_assert_eq!(Folding::Spellings.folded_alike(Alike::ALL, &text), whole.trim_end());
         }
+
+        #[test]
+        fn what_a_finer_form_makes_the_same_a_coarser_one_does_too(text in "[a-zA-Z \u{301}\u{307}\u{131}\u{130}éßςσΣøŁаеОрαν\u{ac00}\u{3099}\u{304b}ﬃǅ\\PC]{0,16}", accents: bool, lookalikes: bool, turkish_i: bool) {
+            let finer = Alike { accents, lookalikes, turkish_i };
+            let coarse = |text: &str| Folding::Spellings.folded_alike(Alike::ALL, text);
+            prop_assert_eq!(coarse(&Folding::Spellings.folded_alike(finer, &text)), coarse(&text));
+        }
+    }
+
+    #[test]
+    fn letters_that_are_alike_are_the_same_where_that_is_asked_for() {
+        let fold = |text| Folding::Spellings.folded_alike(Alike::ALL, text);
+        for (left, right) in [
+            ("José Díaz", "Jose Diaz"),
+            ("Łukasz Sørensen", "lukasz sorensen"),
+            ("\u{410}da \u{41e}k\u{430}for", "Ada Okafor"),
+            ("I\u{15f}\u{131}k \u{130}nce", "isik ince"),
+            ("ΝΊΚΟΣ", "Νικος"),
+            ("Фёдор", "Федор"),
+        ] {
+            assert_eq!(fold(left), fold(right), "{left}");
+        }
+        assert_ne!(fold("\u{304c}"), fold("\u{304b}"));
+        let only = Alike { accents: true, ..Alike::NONE };
+        assert_ne!(Folding::Spellings.folded_alike(only, "\u{131}"), "i");
+        assert_ne!(Folding::Spellings.folded_alike(only, "\u{430}"), "a");
+        assert_eq!(Folding::Exact.folded_alike(Alike::ALL, "José"), "José");
     }
 
     #[test]

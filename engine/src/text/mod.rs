@@ -4,14 +4,19 @@
 //! |---|---|
 //! | this one | which fields of a grain are its text? |
 //! | [`words`](mod@words) | which words has a text, by rules that know no language? |
-//! | [`fold`] | which spellings are the same? |
+//! | [`fold`], `letters` | which spellings, and which letters, are the same? |
+//! | `encodings` | which texts does a text hold in URL encoding, entities, base64 or hex? |
+//! | `numbers` | which numbers does it hold that are written in groups? |
 //! | [`bm25`] | how well do the words of a grain fit those of a search? |
 //!
 //! Everything here is a pure function over grains and texts. What doesn't live here: where the sidecars are kept, and how they
 //! are asked.
 
 pub mod bm25;
+pub(crate) mod encodings;
 pub mod fold;
+pub(crate) mod letters;
+pub(crate) mod numbers;
 pub mod words;
 
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Field, Grain, GrainType, Marks, Payload, RawValue};

@@ -249,7 +249,7 @@ async fn every_hiding_place_is_found_or_explained() {
 async fn what_is_asked_for_further_is_selected_too() {
     let fixture = lab().await;
     let mut lake = fixture.lake.clone();
-    let extent = Extent { text_mentions: true, derived: true, related: true };
+    let extent = Extent { text_mentions: true, derived: true, related: true, initials: true };
     let wide = Request { extent, approvals: vec!["works council".to_owned()], ..person() };
     let (_, survey) = plan(&mut lake, &wide, 2).await.unwrap();
     let found = by_key(&fixture, &survey);
@@ -320,7 +320,7 @@ async fn with_everything_selected_no_byte_names_the_person() {
     let mut lake = fixture.lake.clone();
     take_in(&mut lake, &refused(fixture.folder(), "first")).await;
     // What the law keeps is taken out of the lake by its address only where the law allows; here it isn't there at all.
-    let extent = Extent { text_mentions: true, derived: true, related: true };
+    let extent = Extent { text_mentions: true, derived: true, related: true, initials: true };
     let request = Request { extent, approvals: vec!["works council".to_owned()], ..person() };
     let outcome = erased(&mut lake, &request, fixture.folder()).await;
     assert!(outcome.proven, "{:?}", outcome.proofs);

@@ -1,0 +1,126 @@
+//! Bytes of any kind, with their text in one form: what the proof of an erasure searches.
+//!
+//! Text is decomposed letter by letter and stays so, which is another way than that of [`crate::text::fold`], by which rows are
+//! selected: a mistake in one doesn't hide anything from both. What isn't text stays as it is.
+
+use unicode_normalization::char::{decompose_compatible, is_combining_mark};
+
+use crate::text::letters::{Alike, is_left_out, plain};
+
+/// How text is brought into one form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Form {
+    /// Letters stay as they are written.
+    pub(super) exact: bool,
+    /// Letters that are the same.
+    pub(super) alike: Alike,
+}
+
+/// Bytes in one form, and where they come from.
+#[derive(Debug, Default)]
+pub(super) struct Normalized {
+    pub(super) bytes: Vec<u8>,
+    /// Places from which on the distance to the original is another: here, and there.
+    places: Vec<(usize, usize)>,
+}
+
+impl Normalized {
+    /// Takes `raw` in, in place of what was there.
+    pub(super) fn fill(&mut self, raw: &[u8], form: Form) {
+        self.bytes.clear();
+        self.places.clear();
+        let (mut at, mut base) = (0, None);
+        while let Some(rest) = raw.get(at..).filter(|rest| !rest.is_empty()) {
+            let ascii = rest.iter().position(|byte| *byte >= 0x80).unwrap_or(rest.len());
+            if let Some(ascii) = rest.get(..ascii).filter(|ascii| !ascii.is_empty()) {
+                match form.exact {
+                    true => self.bytes.extend(ascii),
+                    false => self.bytes.extend(ascii.iter().map(u8::to_ascii_lowercase)),
+                }
+                base = self.bytes.last().map(|last| char::from(*last));
+                at += ascii.len();
+            } else if let Some(letter) = letter_at(rest) {
+                self.letter(letter, form, &mut base);
+                at += letter.len_utf8();
+                self.places.push((self.bytes.len(), at));
+            } else {
+                self.bytes.extend(rest.first());
+                base = None;
+                at += 1;
+            }
+        }
+    }
+
+    fn letter(&mut self, letter: char, form: Form, base: &mut Option<char>) {
+        let mut buffer = [0; 4];
+        if form.exact {
+            self.bytes.extend(letter.encode_utf8(&mut buffer).as_bytes());
+            return;
+        }
+        decompose_compatible(letter, |part| {
+            for part in part.to_lowercase() {
+                if is_unseen(part) || is_left_out(*base, part, form.alike) {
+                    continue;
+                }
+                if !is_combining_mark(part) {
+                    *base = Some(part);
+                }
+                match part {
+                    'ß' => self.bytes.extend(b"ss"),
+                    'ς' => self.bytes.extend("σ".as_bytes()),
+                    '\u{2018}' | '\u{2019}' | '\u{2bc}' => self.bytes.push(b'\''),
+                    '\u{2010}'..='\u{2015}' | '\u{2212}' => self.bytes.push(b'-'),
+                    part if part.is_whitespace() => self.bytes.push(b' '),
+                    part => match plain(part, form.alike) {
+                        Some(text) => self.bytes.extend(text.as_bytes()),
+                        None => self.bytes.extend(part.encode_utf8(&mut buffer).as_bytes()),
+                    },
+                }
+            }
+        });
+    }
+
+    /// Where in the original what stands at `at` comes from.
+    pub(super) fn original(&self, at: usize) -> usize {
+        let after = self.places.partition_point(|(here, _)| *here <= at);
+        let (here, there) = after.checked_sub(1).and_then(|last| self.places.get(last)).copied().unwrap_or_default();
+        there + (at - here)
+    }
+}
+
+/// The letter beyond ASCII that `bytes` begin with, if they begin with one.
+fn letter_at(bytes: &[u8]) -> Option<char> {
+    let length = match bytes.first()? {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => return None,
+    };
+    std::str::from_utf8(bytes.get(..length)?).ok()?.chars().next()
+}
+
+/// Characters that no reader sees.
+fn is_unseen(letter: char) -> bool {
+    let code = u32::from(letter);
+    matches!(code, 0xad | 0x34f | 0x61c | 0xfeff | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2064 | 0x2066..=0x2069 | 0xfe00..=0xfe0f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_in_any_bytes_comes_into_one_form_and_is_found_again() {
+        let raw = [b"\xa5".as_slice(), "Jos\u{e9} D\u{301}\u{ad}ıa\u{a0}Z".as_bytes(), &[0xff, b'X']].concat();
+        let mut normalized = Normalized::default();
+        normalized.fill(&raw, Form { exact: false, alike: Alike::ALL });
+        assert_eq!(normalized.bytes, b"\xa5jose dia z\xffx");
+        for (at, byte) in normalized.bytes.iter().enumerate() {
+            if byte.is_ascii_alphabetic() && at != 4 && at != 7 {
+                assert_eq!(raw[normalized.original(at)].to_ascii_lowercase(), *byte, "{at}");
+            }
+        }
+        normalized.fill(&raw, Form { exact: true, alike: Alike::ALL });
+        assert_eq!(normalized.bytes, raw);
+    }
+}

@@ -1,0 +1,166 @@
+//! The classes of variation in which an identifier is looked for beyond its own spellings. Each can be switched off.
+//!
+//! The rules of each class are in `docs/operations.md`; [`super::patterns`] and, independently, [`super::identifier_search`]
+//! implement them.
+
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! variations {
+    ($($variant:ident $name:literal $doc:literal;)*) => {
+        /// A class of variation.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Variation {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Variation {
+            /// All of them.
+            pub const ALL: &[Variation] = &[$(Variation::$variant),*];
+
+            /// The name in plans and on the command line.
+            pub const fn name(self) -> &'static str {
+                match self { $(Variation::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+variations! {
+    NameOrder "name-order" "Last name first, with or without a comma.";
+    NameSeparators "name-separators" "Any separator between the words of a name, or none.";
+    Initials "initials" "The first name as an initial. Reported for review.";
+    SplitBlocks "split-blocks" "A name over two adjacent blocks or items of a list.";
+    Accents "accents" "Letters without their accents.";
+    Homoglyphs "homoglyphs" "Cyrillic and Greek letters that look like Latin ones.";
+    TurkishI "turkish-i" "The Turkish dotless and dotted i.";
+    Phone "phone" "A telephone number by its digits.";
+    EmailTag "email-tag" "A `+tag` in an e-mail address.";
+    Idn "idn" "The other form of an internationalised domain.";
+    IdAffixes "id-affixes" "An id with a prefix or a version behind it.";
+    IdSeparators "id-separators" "An id without its dashes, or with other separators.";
+    UrlEncoding "url-encoding" "Inside of URL encoding.";
+    HtmlEntities "html-entities" "Inside of text with HTML entities.";
+    Base64 "base64" "Inside of base64.";
+    Hex "hex" "Inside of hex.";
+}
+
+/// A set of classes; all of them by default.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Variations(u32);
+
+impl Variations {
+    /// All classes.
+    pub const ALL: Variations = Variations((1 << Variation::ALL.len()) - 1);
+    /// No class.
+    pub const NONE: Variations = Variations(0);
+
+    /// True if `variation` is among them.
+    pub const fn contains(self, variation: Variation) -> bool {
+        self.0 & 1 << variation as u8 != 0
+    }
+
+    /// Adds a class.
+    pub fn insert(&mut self, variation: Variation) {
+        self.0 |= 1 << variation as u8;
+    }
+
+    /// Takes a class out.
+    pub fn remove(&mut self, variation: Variation) {
+        self.0 &= !(1 << variation as u8);
+    }
+
+    /// These and those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Variations) -> Variations {
+        Variations(self.0 | other.0)
+    }
+
+    /// True if all of `other` are among them.
+    pub const fn holds(self, other: Variations) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// True if there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The classes in their order.
+    pub fn iter(self) -> impl Iterator<Item = Variation> {
+        Variation::ALL.iter().copied().filter(move |variation| self.contains(*variation))
+    }
+
+    /// Those that decode a text, whatever way spellings are compared.
+    pub(super) const ENCODINGS: Variations = Variations(
+        1 << Variation::UrlEncoding as u8
+            | 1 << Variation::HtmlEntities as u8
+            | 1 << Variation::Base64 as u8
+            | 1 << Variation::Hex as u8,
+    );
+
+    /// These and no others.
+    pub(super) const fn only(self, others: Variations) -> Variations {
+        Variations(self.0 & others.0)
+    }
+}
+
+impl Default for Variations {
+    fn default() -> Variations {
+        Variations::ALL
+    }
+}
+
+impl From<Variation> for Variations {
+    fn from(variation: Variation) -> Variations {
+        Variations(1 << variation as u8)
+    }
+}
+
+impl FromIterator<Variation> for Variations {
+    fn from_iter<I: IntoIterator<Item = Variation>>(classes: I) -> Variations {
+        let mut all = Variations::NONE;
+        classes.into_iter().for_each(|class| all.insert(class));
+        all
+    }
+}
+
+impl fmt::Debug for Variations {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// A name that no class of variation has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no class of variation; there are {names}", names = names())]
+pub struct UnknownVariation(String);
+
+fn names() -> String {
+    Variation::ALL.iter().map(|variation| variation.name()).collect::<Vec<_>>().join(", ")
+}
+
+impl FromStr for Variation {
+    type Err = UnknownVariation;
+
+    fn from_str(name: &str) -> Result<Variation, UnknownVariation> {
+        let known = Variation::ALL.iter().find(|variation| variation.name() == name);
+        known.copied().ok_or_else(|| UnknownVariation(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_has_a_name_of_its_own_and_is_known_by_it() {
+        for variation in Variation::ALL {
+            assert_eq!(variation.name().parse(), Ok(*variation));
+        }
+        let error = "initial".parse::<Variation>().unwrap_err().to_string();
+        assert!(error.contains("initials, split-blocks"), "{error}");
+        assert_eq!(Variations::ALL.iter().count(), Variation::ALL.len());
+    }
+}

@@ -1,0 +1,168 @@
+//! Numbers that are written in groups, as telephone numbers are: `+49 (0)160 555-1003`.
+
+/// Digits from which on a number is looked at.
+pub(crate) const LEAST: usize = 7;
+
+/// Digits that are kept of a chain of groups.
+const MOST: usize = 24;
+
+/// Characters between two groups at most.
+const GAP: usize = 3;
+
+/// Some groups of digits that follow each other, up to the end of one of them.
+#[derive(Debug)]
+pub(crate) struct Number<'n> {
+    /// All digits.
+    pub(crate) digits: &'n [u8],
+    /// Where the groups begin: in `digits`, and in the text.
+    pub(crate) starts: &'n [(usize, usize)],
+    /// Where the last one ends in the text.
+    pub(crate) end: usize,
+    /// A plus stands before the first.
+    pub(crate) has_plus: bool,
+}
+
+impl Number<'_> {
+    /// The number of the last [`LEAST`] digits.
+    pub(crate) fn tail(&self) -> u32 {
+        tail_of(self.digits)
+    }
+}
+
+/// The number of the last [`LEAST`] of `digits`.
+pub(crate) fn tail_of(digits: &[u8]) -> u32 {
+    let last = digits.get(digits.len().saturating_sub(LEAST)..).unwrap_or_default();
+    last.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
+}
+
+/// Calls `found` at the end of every group of digits in `text` with which, and the groups before it, there are at least [`LEAST`]
+/// digits. Groups follow each other with one to three blanks, dashes, dots, slashes and brackets between them; letters and
+/// underscores next to a group make it part of a word.
+pub(crate) fn each_number(text: &str, mut found: impl FnMut(&Number<'_>)) {
+    let mut chain = Chain::default();
+    let mut letters = text.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        match digit_of(letter) {
+            Some(digit) => {
+                chain.digit(at, digit);
+                let next = letters.peek().map(|(_, letter)| *letter);
+                if next.is_none_or(|next| digit_of(next).is_none()) {
+                    let end = at + letter.len_utf8();
+                    match next.is_some_and(is_part_of_word) {
+                        true => chain.clear(),
+                        false => chain.end(end, &mut found),
+                    }
+                }
+            }
+            None if super::fold::is_invisible(letter) => {}
+            None => chain.between(letter),
+        }
+    }
+}
+
+/// The groups so far.
+#[derive(Debug, Default)]
+struct Chain {
+    digits: Vec<u8>,
+    starts: Vec<(usize, usize)>,
+    gap: usize,
+    in_group: bool,
+    /// The group is part of a word.
+    is_word: bool,
+    /// A plus stands right before the first group.
+    has_plus: bool,
+    follows_plus: bool,
+}
+
+impl Chain {
+    fn clear(&mut self) {
+        self.digits.clear();
+        self.starts.clear();
+    }
+
+    fn digit(&mut self, at: usize, digit: u8) {
+        if self.is_word {
+            return;
+        }
+        if !self.in_group {
+            if self.gap > GAP {
+                self.clear();
+            }
+            if self.digits.is_empty() {
+                self.has_plus = self.follows_plus;
+            }
+            if let Some(over) = self.digits.len().checked_sub(MOST) {
+                self.digits.drain(..over);
+                self.starts.retain_mut(|(start, _)| {
+                    let stays = *start >= over;
+                    *start = start.saturating_sub(over);
+                    stays
+                });
+                self.has_plus = false;
+            }
+            self.starts.push((self.digits.len(), at));
+            self.in_group = true;
+        }
+        self.digits.push(digit);
+    }
+
+    fn end(&mut self, end: usize, found: &mut impl FnMut(&Number<'_>)) {
+        (self.in_group, self.gap) = (false, 0);
+        if !self.is_word && self.digits.len() >= LEAST {
+            found(&Number { digits: &self.digits, starts: &self.starts, end, has_plus: self.has_plus });
+        }
+    }
+
+    fn between(&mut self, letter: char) {
+        self.in_group = false;
+        self.is_word = is_part_of_word(letter);
+        self.follows_plus = matches!(letter, '+' | '\u{ff0b}');
+        match separates(letter) {
+            true => self.gap += 1,
+            false => self.clear(),
+        }
+    }
+}
+
+fn digit_of(letter: char) -> Option<u8> {
+    match letter {
+        '0'..='9' => Some(letter as u8),
+        '\u{ff10}'..='\u{ff19}' => Some(b'0' + (letter as u32 - 0xff10) as u8),
+        _ => None,
+    }
+}
+
+fn is_part_of_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+fn separates(letter: char) -> bool {
+    letter.is_whitespace()
+        || matches!(
+            letter,
+            '-' | '.' | '/' | '(' | ')' | '\u{2010}'
+                ..='\u{2015}' | '\u{2212}' | '\u{ff0d}' | '\u{ff0f}' | '\u{ff08}' | '\u{ff09}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_put_together_up_to_each_of_their_ends() {
+        let found = |text: &str| {
+            let mut out = Vec::new();
+            each_number(text, |number| out.push(String::from_utf8(number.digits.to_vec()).unwrap()));
+            out
+        };
+        assert_eq!(found("+49 (0)160 555-1003."), ["490160555", "4901605551003"]);
+        assert_eq!(found("1234567"), ["1234567"]);
+        assert_eq!(found("０１６０－５５５１０１２"), ["01605551012"]);
+        assert_eq!(found("12 +49 160 5551003"), ["491605551003"]);
+        for text in ["123456", "x1234567", "1234567x", "12_34567", "123,4567", "123    4567", "12:34:56"] {
+            assert_eq!(found(text), [""; 0], "{text}");
+        }
+        assert_eq!(found(&"12 ".repeat(50)).last().unwrap().len(), MOST + 2);
+    }
+}
