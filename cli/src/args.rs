@@ -530,6 +530,9 @@ pub struct Repair {
     /// Show what would be repaired and what can't be
     #[arg(long)]
     pub dry_run: bool,
+    /// Take the lake as its logs are now, for good: what heads.json says that they have lost stays lost
+    #[arg(long, conflicts_with = "dry_run")]
+    pub accept_logs: bool,
 }
 
 #[derive(Debug, Args)]

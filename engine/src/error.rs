@@ -41,6 +41,16 @@ pub enum EngineError {
         /// The table.
         table: &'static str,
     },
+    /// An earlier version of a table was asked for that can't be read.
+    #[error(
+        "the log of the table `{table}` has no version {version}: it was never written, or an erasure or the cleaning of the log took it away; the newest version can be read, and a scan without --since looks at all of it"
+    )]
+    NoVersion {
+        /// The table.
+        table: &'static str,
+        /// The version.
+        version: u64,
+    },
     /// A part of the lake isn't what was written.
     #[error("{what} is damaged: {cause}; {remedy}")]
     Damaged {
@@ -191,3 +201,27 @@ impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Context<T> for std::r
 
 /// What the engine's functions answer.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn what_the_system_refuses_is_no_damage_and_what_is_gone_is() {
+        let file = |cause: Error| Err::<(), _>(cause).file("can't read", "x").unwrap_err();
+        for refused in [ErrorKind::PermissionDenied, ErrorKind::OutOfMemory, ErrorKind::StorageFull] {
+            assert!(file(Error::from(refused)).is_environment(), "{refused}");
+        }
+        // EMFILE and EIO.
+        assert!(file(Error::from_raw_os_error(24)).is_environment());
+        assert!(file(Error::from_raw_os_error(5)).is_environment());
+        for damage in [ErrorKind::NotFound, ErrorKind::UnexpectedEof, ErrorKind::InvalidData] {
+            assert!(!file(Error::from(damage)).is_environment(), "{damage}");
+        }
+        let zstd = Error::other("Allocation error : not enough memory");
+        assert!(file(zstd).is_environment());
+        assert!(!EngineError::TableLost { uri: "x".to_owned(), table: "erased" }.is_environment());
+    }
+}

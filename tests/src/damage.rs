@@ -10,11 +10,15 @@ use gristmill_engine::erase::{Ground, Order, Person, Request, erase};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, ingest};
 use gristmill_engine::keys::{FileKeys, Keyring};
-use gristmill_engine::lake::Lake;
+use gristmill_engine::lake::{Lake, LakeLocation};
+use gristmill_engine::progress::WorkProgress;
+use gristmill_engine::verify::{Part, VerifyOptions, VerifyReport, verify_lake, verify_unopened};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::container::{ContainerOptions, ContainerWriter, IndexState, Manifest, write_frame};
 use gristmill_schemas::grain::{EncodeOptions, encode_json};
 use gristmill_schemas::json::Json;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 const PASSPHRASE: &str = "a passphrase for tests";
 
@@ -49,6 +53,29 @@ impl Lab {
     /// As [`Lab::plain`].
     pub async fn encrypted() -> Lab {
         Lab::new(true).await
+    }
+
+    /// Makes one of format 1, as it was before there were heads and digests: without erasures, and not encrypted.
+    ///
+    /// # Panics
+    /// As [`Lab::plain`].
+    pub async fn of_format_1() -> Lab {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let lab = Lab { lake: folder.path().join("lake"), addresses: Vec::new(), is_encrypted: false, folder };
+        let mut lake = Lake::open_or_create(&lab.lake.display().to_string()).await.expect("a new lake");
+        let blobs: Vec<Vec<u8>> = (0..GRAINS).map(|number| blob(PEOPLE[3], number)).collect();
+        let addresses: Vec<_> = blobs.iter().map(|blob| ContentAddress::of(blob)).collect();
+        lab.take_in(&mut lake, "first.mg", &container(&blobs, &addresses)).await;
+        let mut refused = blob("mallory", 0);
+        refused[2] = 2;
+        lab.take_in(&mut lake, "refused.mgs", &frames(&[refused])).await;
+        for file in files_below(&lab.lake).into_iter().filter(|path| path.iter().any(|part| part == "_delta_log")) {
+            let text = fs::read_to_string(&file).expect("a log entry");
+            let lines = text.lines().map(|line| without_digests(serde_json::from_str(line).expect("an action")));
+            fs::write(&file, lines.map(|line| line.to_string()).collect::<Vec<_>>().join("\n")).expect("a log entry");
+        }
+        fs::remove_file(lab.lake.join("heads.json")).expect("heads");
+        lab
     }
 
     async fn new(is_encrypted: bool) -> Lab {
@@ -122,6 +149,35 @@ impl Lab {
         Ok(lake)
     }
 
+    /// The address of a grain that was superseded.
+    pub fn superseded(&self) -> ContentAddress {
+        ContentAddress::of(&blob(PEOPLE[3], 0))
+    }
+
+    /// The address of a grain that was erased.
+    pub fn erased(&self) -> ContentAddress {
+        ContentAddress::of(&blob(PEOPLE[0], 0))
+    }
+
+    /// Verifies the lake as the command does: also one that can't be opened.
+    ///
+    /// # Errors
+    /// What the command ends with.
+    pub async fn verify(&self) -> Result<VerifyReport, EngineError> {
+        let uri = self.lake.display().to_string();
+        let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
+        match Lake::open_unchecked(&uri).await {
+            Ok(mut lake) => {
+                if self.is_encrypted {
+                    lake.unlock(self.keys())?;
+                }
+                verify_lake(&lake, Part::default(), &options, Arc::new(WorkProgress::default())).await
+            }
+            Err(cause) if cause.is_environment() => Err(cause),
+            Err(cause) => verify_unopened(&LakeLocation::new(&uri)?, Part::default(), &options, &cause).await,
+        }
+    }
+
     async fn try_take_in(&self, lake: &mut Lake, name: &str, bytes: &[u8]) -> Result<IngestReport, EngineError> {
         let path = self.folder.path().join(name);
         fs::write(&path, bytes).expect("a file of the input");
@@ -192,6 +248,20 @@ fn container_of(blobs: &[Vec<u8>], manifest: &Manifest) -> Vec<u8> {
     bytes.into_inner()
 }
 
+/// An action of a log as programs of format 1 wrote it.
+fn without_digests(mut action: serde_json::Value) -> serde_json::Value {
+    if let Some(add) = action.get_mut("add").and_then(serde_json::Value::as_object_mut) {
+        add.remove("tags");
+    }
+    if let Some(info) = action.get_mut("commitInfo").and_then(serde_json::Value::as_object_mut) {
+        info.remove("gristmill.sealed");
+    }
+    if let Some(version) = action.pointer_mut("/metaData/configuration/gristmill.formatVersion") {
+        *version = "1".into();
+    }
+    action
+}
+
 /// All files below `folder`, in the order of their paths.
 ///
 /// # Panics
@@ -231,6 +301,11 @@ pub enum Damage {
     Delete,
     /// Another file of its kind is in its place, and it in that one's.
     Swap(PathBuf),
+    /// A Parquet file is written again, by Arrow's own writer, with another value in one cell of a column.
+    Cell {
+        /// The column's name.
+        column: String,
+    },
 }
 
 /// What takes a damage back.
@@ -263,6 +338,7 @@ impl Damage {
             }
             Damage::Truncate { length } => fs::write(file, &sound[..*length as usize]),
             Damage::Delete => fs::remove_file(file),
+            Damage::Cell { column } => fs::write(file, with_another_cell(&sound, column)),
             Damage::Swap(other) => {
                 let others = fs::read(other).expect("the other file can be read");
                 fs::write(file, &others).expect("the file can be written");
@@ -272,5 +348,63 @@ impl Damage {
         }
         .expect("the file can be changed");
         undo
+    }
+}
+
+/// The names of the columns of the Parquet file at `path`.
+///
+/// # Panics
+/// If it isn't one.
+pub fn columns_of(path: &Path) -> Vec<String> {
+    let bytes = bytes::Bytes::from(fs::read(path).expect("the file can be read"));
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).expect("a Parquet file");
+    reader.schema().fields().iter().map(|field| field.name().clone()).collect()
+}
+
+/// The Parquet file in `bytes`, with the first cell of `column` exchanged for that of a row that differs, or for null.
+fn with_another_cell(bytes: &[u8], column: &str) -> Vec<u8> {
+    let reader =
+        ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::copy_from_slice(bytes)).expect("a Parquet file");
+    let schema = Arc::clone(reader.schema());
+    let batches: Vec<_> = reader.build().expect("a reader").collect::<Result<_, _>>().expect("rows");
+    let rows = arrow::compute::concat_batches(&schema, &batches).expect("one batch");
+    let index = schema.index_of(column).expect("the column");
+    let cells = rows.column(index);
+    let other = (1..cells.len()).find(|row| cells.slice(*row, 1).to_data() != cells.slice(0, 1).to_data());
+    let first = match other {
+        Some(row) => cells.slice(row, 1),
+        None if cells.is_null(0) => other_than_null(cells.data_type()),
+        None => arrow::array::new_null_array(cells.data_type(), 1),
+    };
+    let changed = arrow::compute::concat(&[&first, &cells.slice(1, cells.len() - 1)]).expect("a column");
+    let mut columns = rows.columns().to_vec();
+    columns[index] = changed;
+    // A column that was never null may be now.
+    let fields: Vec<_> = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let schema = Arc::new(arrow::datatypes::Schema::new(fields));
+    let rows = arrow::array::RecordBatch::try_new(Arc::clone(&schema), columns).expect("rows");
+    let mut out = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut out, schema, None).expect("a writer");
+    writer.write(&rows).expect("rows can be written");
+    writer.close().expect("the file can be ended");
+    out
+}
+
+/// A column of one value that isn't null.
+fn other_than_null(kind: &arrow::datatypes::DataType) -> arrow::array::ArrayRef {
+    use arrow::datatypes::DataType::{List, Struct, Utf8};
+    let text: arrow::array::ArrayRef = Arc::new(arrow::array::StringArray::from(vec!["1"]));
+    match kind {
+        List(field) => {
+            let values = other_than_null(field.data_type());
+            let offsets = arrow::buffer::OffsetBuffer::from_lengths([values.len()]);
+            Arc::new(arrow::array::ListArray::new(Arc::clone(field), offsets, values, None))
+        }
+        Struct(fields) => {
+            let columns = fields.iter().map(|field| other_than_null(field.data_type())).collect();
+            Arc::new(arrow::array::StructArray::new(fields.clone(), columns, None))
+        }
+        Utf8 => text,
+        kind => arrow::compute::cast(&text, kind).expect("a value of every kind"),
     }
 }

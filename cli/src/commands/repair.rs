@@ -14,8 +14,9 @@ use crate::progress::Progress;
 /// Repairs the lake; the data has problems if something can't be repaired.
 pub async fn run(context: &Context, arguments: Repair) -> Result<Outcome, Failure> {
     let printer = context.printer(arguments.results);
-    let options = RepairOptions { dry_run: arguments.dry_run, ..RepairOptions::default() };
-    let mut lake = context.open_lake().await?;
+    let options =
+        RepairOptions { dry_run: arguments.dry_run, accept_logs: arguments.accept_logs, ..RepairOptions::default() };
+    let mut lake = context.open_damaged_lake().await??;
     let progress = Arc::new(WorkProgress::default());
     stop_on_interrupt(Arc::clone(&progress));
     let watched = Arc::clone(&progress);

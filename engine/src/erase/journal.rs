@@ -12,6 +12,7 @@ use sha2::Sha256;
 
 use super::by_key::Doomed;
 use crate::error::{Context, EngineError, Result};
+use crate::file_digest::FileDigest;
 use crate::keys::{Secret, seal, unseal};
 use crate::lake::Lake;
 
@@ -32,7 +33,7 @@ pub(super) struct Item {
 
 /// An erasure that goes on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     /// Its name, and that of its certificate.
     pub(super) id: String,
     /// When it began, in microseconds since 1970.
@@ -97,22 +98,37 @@ impl Journal {
             found => found.file("can't read", &path)?.bytes().await.file("can't read", &path)?,
         };
         let damaged = || EngineError::Key(format!("`{path}` can't be opened with the keyring's key"));
-        let clear = unseal(key, &sealed).ok_or_else(damaged)?;
+        // Earlier versions wrote no checksum.
+        let sealed = checked(&sealed).unwrap_or(&sealed);
+        let clear = unseal(key, sealed).ok_or_else(damaged)?;
         serde_json::from_slice(&clear).map(Some).file("can't read", &path)
     }
 
     /// Writes it, replacing the earlier state as a whole.
     pub(super) async fn store(&self, lake: &Lake, digest: &str, key: &Secret) -> Result<()> {
         let path = path(digest);
-        let sealed = seal(key, &serde_json::to_vec(self).file("can't write", &path)?)?;
+        let mut sealed = seal(key, &serde_json::to_vec(self).file("can't write", &path)?)?;
+        let digest = FileDigest::of(&sealed);
+        sealed.extend(digest.as_bytes());
         lake.location().store().put(&path, PutPayload::from(sealed)).await.file("can't write", &path)?;
         Ok(())
+    }
+
+    /// True if `bytes` are a journal as it was written; its content needs the operator's key.
+    pub(crate) fn is_sound(bytes: &[u8]) -> bool {
+        checked(bytes).is_some()
     }
 
     /// Removes it.
     pub(super) async fn remove(lake: &Lake, digest: &str) -> Result<()> {
         lake.location().delete(&path(digest)).await
     }
+}
+
+/// The sealed part of a journal's bytes, if the checksum behind it is its own.
+fn checked(bytes: &[u8]) -> Option<&[u8]> {
+    let (sealed, digest) = bytes.split_last_chunk::<32>()?;
+    (FileDigest::of(sealed).as_bytes() == digest).then_some(sealed)
 }
 
 fn path(digest: &str) -> Path {

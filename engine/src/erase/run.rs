@@ -39,7 +39,9 @@ use super::rewrite::{Rewritten, drop_rows, edit_file, without};
 use super::rows::OpenFile;
 use super::state;
 use super::survey::{Seen, Survey, type_name};
+use super::{tombstones_path, tombstones_to_bytes};
 use crate::error::{Context, EngineError, Result};
+use crate::file_digest::FileDigest;
 use crate::ingest::KnownAddresses;
 use crate::keys::{Keyring, Secret};
 use crate::lake::{Change, DataFile, Lake, Purged, Segment};
@@ -534,6 +536,10 @@ impl Run<'_> {
         let store = self.lake.location().store();
         let leaves_path = Path::from(format!("{ERASURES}/{}.leaves", self.journal.id));
         store.put(&leaves_path, PutPayload::from(leaves.concat())).await.file("can't write", &leaves_path)?;
+        let tombstones = self.lake.tombstones_of(&erased).await?;
+        let tombstones_path = tombstones_path(&self.journal.id);
+        let copy = PutPayload::from(tombstones_to_bytes(tombstones));
+        store.put(&tombstones_path, copy).await.file("can't write", &tombstones_path)?;
         store.put(&path, PutPayload::from(signed)).await.file("can't write", &path)?;
         let signer = gristmill_schemas::sign::did_of_key(&key.verifying_key());
         Ok((scope, path, signer))
@@ -578,9 +584,11 @@ impl Run<'_> {
     /// Writes the audit entry, if it isn't there yet, and removes the journal.
     async fn finish(&mut self, scope: &Scope, proofs: &Proofs, certificate: &Path) -> Result<()> {
         let id = &self.journal.id;
-        let recorded = self.lake.has_recorded("erase", id).await?;
+        let recorded = self.lake.has_recorded("erase", "id", id).await?;
         if !recorded {
-            let signed = self.lake.location().read(certificate).await?;
+            let digest =
+                async |path: &Path| Ok::<_, EngineError>(FileDigest::of(&self.lake.location().read(path).await?));
+            let leaves = Path::from(format!("{ERASURES}/{id}.leaves"));
             let details = serde_json::json!({
                 "id": id,
                 "request": self.digest,
@@ -590,7 +598,9 @@ impl Run<'_> {
                 "events": scope.events,
                 "proven": holds(proofs),
                 "keys_destroyed": self.journal.keys.len(),
-                "certificate_blake3": blake3::hash(&signed).to_hex().to_string(),
+                "certificate_blake3": digest(certificate).await?,
+                "leaves_blake3": digest(&leaves).await?,
+                "tombstones_blake3": digest(&tombstones_path(id)).await?,
                 "version": self.lake.grains.version(),
             });
             self.lake.record("erase", details).await?;

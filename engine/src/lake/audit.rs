@@ -72,17 +72,17 @@ impl Lake {
         Ok(versions.into())
     }
 
-    /// True if the audit log has an entry of `action` whose details have the `id`.
+    /// True if the audit log has an entry of `action` whose details have `value` under `key`.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::Delta`].
-    pub(crate) async fn has_recorded(&mut self, action: &str, id: &str) -> Result<bool> {
+    pub(crate) async fn has_recorded(&mut self, action: &str, key: &str, value: &str) -> Result<bool> {
         self.audit.refresh().await?;
         for batch in self.audit.read_columns(&["action", "details"]).await? {
             let (actions, details) = (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
             let same = |details: &str| {
                 serde_json::from_str::<serde_json::Value>(details)
-                    .is_ok_and(|details| details.get("id") == Some(&id.into()))
+                    .is_ok_and(|details| details.get(key) == Some(&value.into()))
             };
             if actions.iter().zip(details).any(|(own, details)| own == Some(action) && details.is_some_and(same)) {
                 return Ok(true);
@@ -98,6 +98,7 @@ impl Lake {
     /// # Errors
     /// What reading the rest of the lake says. A broken chain is no error but a finding, and so is a log that can't be read.
     pub async fn verify_audit(&mut self) -> Result<AuditVerdict> {
+        self.audit.refresh().await?;
         let entries = match self.audit_entries().await {
             Err(error @ (EngineError::File { .. } | EngineError::Delta { .. } | EngineError::Connector(_))) => {
                 return Ok(AuditVerdict::of_unreadable(&error));
@@ -145,7 +146,7 @@ impl Lake {
     }
 
     /// What the lake holds that `entries` should tell of and don't.
-    async fn unrecorded(&self, entries: &[AuditRow]) -> Result<Vec<String>> {
+    pub(crate) async fn unrecorded(&self, entries: &[AuditRow]) -> Result<Vec<String>> {
         let id_of = |entry: &AuditRow| {
             let details: serde_json::Value = serde_json::from_str(&entry.details).ok()?;
             details.get("id")?.as_str().map(str::to_owned)
@@ -171,8 +172,11 @@ impl Lake {
         Ok(problems)
     }
 
-    async fn audit_entries(&mut self) -> Result<Vec<AuditRow>> {
-        self.audit.refresh().await?;
+    /// Returns the entries in the order of their numbers.
+    ///
+    /// # Errors
+    /// [`EngineError::File`], [`EngineError::Delta`].
+    pub(crate) async fn audit_entries(&self) -> Result<Vec<AuditRow>> {
         let mut entries = Vec::new();
         let columns = ["sequence", "at", "action", "actor", "details", "previous", "hash"];
         for batch in self.audit.read_columns(&columns).await? {
@@ -269,7 +273,7 @@ impl AuditVerdict {
     }
 
     /// Judges `entries`, which are in the order of their numbers.
-    fn of(entries: &[AuditRow]) -> AuditVerdict {
+    pub(crate) fn of(entries: &[AuditRow]) -> AuditVerdict {
         let mut previous = "0".repeat(64);
         let mut problems = Vec::new();
         for (expected, entry) in (0..).zip(entries) {

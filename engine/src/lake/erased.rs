@@ -12,7 +12,7 @@ use gristmill_schemas::address::ContentAddress;
 
 use super::Lake;
 use super::records::text;
-use super::table::Change;
+use super::table::{Change, DataFile};
 use crate::error::{Context, EngineError, Result};
 use crate::keys::random;
 
@@ -84,7 +84,104 @@ fn digest_of(text: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
+/// A row of `erased`, without what it says of its erasure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tombstone {
+    /// The lake's key.
+    pub(crate) key: [u8; 32],
+    /// The keyed hash of an address.
+    pub(crate) token: [u8; 32],
+}
+
+fn tombstones_of_rows(batch: &RecordBatch) -> Vec<Tombstone> {
+    let digest = |name, row| text(batch, name, row).and_then(digest_of);
+    let of_row = |row| Some(Tombstone { key: digest("key", row)?, token: digest("token", row)? });
+    (0..batch.num_rows()).filter_map(of_row).collect()
+}
+
+/// Returns the rows of `tombstones`.
+fn rows_of(mut tombstones: Vec<Tombstone>, erasure_id: &str, now: i64) -> Result<RecordBatch> {
+    // In the order of the tokens, which says nothing about the order of what was erased.
+    tombstones.sort_unstable();
+    let texts = |part: fn(&Tombstone) -> &[u8; 32]| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(tombstones.iter().map(|tombstone| hex::encode(part(tombstone)))))
+    };
+    let columns: Vec<ArrayRef> = vec![
+        texts(|tombstone| &tombstone.key),
+        texts(|tombstone| &tombstone.token),
+        Arc::new(StringArray::from_iter_values(tombstones.iter().map(|_| erasure_id))),
+        Arc::new(TimestampMicrosecondArray::from_value(now, tombstones.len()).with_timezone("UTC")),
+    ];
+    RecordBatch::try_new(erased_schema(), columns).file("can't write", ERASED)
+}
+
 impl Lake {
+    /// Returns the tombstones in the data file `file`, which must be what was written.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`], [`EngineError::File`].
+    pub(crate) async fn tombstones_in(&self, file: &DataFile) -> Result<Vec<Tombstone>> {
+        let rows = self.erased.read_checked_file(file, &["key", "token"]).await?;
+        Ok(rows.iter().flat_map(tombstones_of_rows).collect())
+    }
+
+    /// Writes `lost`, tombstones by their erasures, and takes `damaged` out of the table, in one commit.
+    ///
+    /// # Errors
+    /// As [`Lake::refuse_from_now_on`].
+    pub(crate) async fn put_tombstones_back(
+        &mut self,
+        lost: Vec<(String, Vec<Tombstone>)>,
+        damaged: Vec<DataFile>,
+    ) -> Result<()> {
+        let now = chrono::Utc::now().timestamp_micros();
+        let mut change = Change { removed: damaged, changes_rows: true, ..Change::default() };
+        for (erasure_id, tombstones) in lost {
+            change.added.push(self.erased.write_file(&rows_of(tombstones, &erasure_id, now)?).await?);
+        }
+        self.erased.commit(change, "repair", 0).await.map(drop)
+    }
+
+    /// Returns the tombstones that refuse `addresses`, as far as there are any.
+    ///
+    /// # Errors
+    /// As [`ErasedGrains::load`].
+    pub(crate) async fn tombstones_of(&self, addresses: &[ContentAddress]) -> Result<Vec<Tombstone>> {
+        let known = ErasedGrains::load(self).await?;
+        let tombstones = addresses.iter().flat_map(|address| {
+            let of_key = |(key, tokens): (&[u8; 32], &HashSet<[u8; 32]>)| {
+                let token = token_of(key, address);
+                tokens.contains(&token).then_some(Tombstone { key: *key, token })
+            };
+            known.tokens.iter().filter_map(of_key)
+        });
+        Ok(tombstones.collect())
+    }
+
+    /// Returns all tombstones, also those of data files that aren't what was written.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub(crate) async fn tombstones(&self) -> Result<HashSet<Tombstone>> {
+        let mut tombstones = HashSet::new();
+        for batch in self.erased.read_columns(&["key", "token"]).await? {
+            tombstones.extend(tombstones_of_rows(&batch));
+        }
+        Ok(tombstones)
+    }
+
+    /// Returns the names of the erasures that have tombstones.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub(crate) async fn erasure_ids(&self) -> Result<HashSet<String>> {
+        let mut ids = HashSet::new();
+        for batch in self.erased.read_columns(&["erasure_id"]).await? {
+            ids.extend((0..batch.num_rows()).filter_map(|row| text(&batch, "erasure_id", row).map(str::to_owned)));
+        }
+        Ok(ids)
+    }
+
     /// Refuses `addresses` from now on. Those that are refused already aren't added again.
     ///
     /// # Errors
@@ -106,19 +203,9 @@ impl Lake {
         if fresh.is_empty() {
             return Ok(0);
         }
-        // In the order of the tokens, which says nothing about the order of what was erased.
-        let mut tokens: Vec<String> = fresh.iter().map(hex::encode).collect();
-        tokens.sort_unstable();
-        let count = tokens.len();
-        let key = hex::encode(key);
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(StringArray::from_iter_values(tokens.iter().map(|_| &key))),
-            Arc::new(StringArray::from_iter_values(tokens.iter())),
-            Arc::new(StringArray::from_iter_values(tokens.iter().map(|_| erasure_id))),
-            Arc::new(TimestampMicrosecondArray::from_value(now, count).with_timezone("UTC")),
-        ];
-        let batch = RecordBatch::try_new(erased_schema(), columns).file("can't write", ERASED)?;
-        let file = self.erased.write_file(&batch).await?;
+        let tombstones: Vec<_> = fresh.into_iter().map(|token| Tombstone { key, token }).collect();
+        let count = tombstones.len();
+        let file = self.erased.write_file(&rows_of(tombstones, erasure_id, now)?).await?;
         let change = Change { added: vec![file], changes_rows: true, ..Change::default() };
         self.erased.commit(change, "erase", ATTEMPTS).await?;
         Ok(count)

@@ -31,7 +31,7 @@ pub(super) const LOCK: &str = "heads.lock";
 const FORMAT: &str = "gristmill-heads/1";
 
 /// How many log entries of a table have their digests here.
-const ENTRIES: usize = 8;
+pub(super) const ENTRIES: usize = 8;
 
 /// How often an update is tried again because another writer was faster.
 const ATTEMPTS: usize = 100;
@@ -151,6 +151,16 @@ impl Heads {
         self.checksum.clear();
         self.checksum = FileDigest::of(&serde_json::to_vec_pretty(&self)?).to_string();
         serde_json::to_vec_pretty(&self)
+    }
+
+    /// Writes `heads` whatever is there.
+    ///
+    /// # Errors
+    /// [`EngineError::File`].
+    pub(crate) async fn replace(location: &LakeLocation, heads: Heads) -> Result<()> {
+        let path = Path::from(HEADS);
+        let bytes = heads.to_bytes().file("can't write", HEADS)?;
+        location.store().put(&path, PutPayload::from(bytes)).await.file("can't write", &path).map(drop)
     }
 
     /// Replaces the heads of the lake at `location` with what `change` makes of them, unless that is what they are. `change` may

@@ -27,6 +27,16 @@ impl LogFile {
         Some(LogFile { version: version.parse().ok().filter(|_| known)?, is_checkpoint, path: path.clone() })
     }
 
+    /// True if the log of `table` can be read up to `version`: it has that commit, and either all before it or a checkpoint.
+    ///
+    /// # Errors
+    /// [`EngineError::File`](crate::error::EngineError::File).
+    pub(super) async fn reaches(location: &LakeLocation, table: &str, version: u64) -> Result<bool> {
+        let files = LogFile::list(location, table).await?;
+        let has = |file: &LogFile| (file.is_checkpoint && file.version <= version) || file.version == 0;
+        Ok(files.iter().any(has) && files.iter().any(|file| file.version == version))
+    }
+
     /// Lists the commits and checkpoints of `table`, in the order of their names.
     ///
     /// # Errors

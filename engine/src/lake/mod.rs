@@ -17,6 +17,7 @@
 //! | `heads` | which version has each table at least? |
 //! | `log` | which files has a table's log? |
 //! | `soundness` | has a lake that is opened lost anything? |
+//! | `accept` | how does a lake that lost something become a sound one? |
 //! | `upgrade` | how does a lake of an earlier format become one of the current? |
 //! | `ledger` | which sources were taken in, and how far? |
 //! | `lifecycle` | what is the current state of these grains? |
@@ -31,6 +32,7 @@
 //! **Order of commits.** A command that touches several tables commits to `grains` last. What it wrote to the others
 //! before can be told from a repetition by its own columns, so a command that was killed in between is simply run again.
 
+mod accept;
 mod audit;
 mod encryption;
 mod erased;
@@ -58,6 +60,7 @@ use gristmill_schemas::grain::Field;
 
 pub use audit::{AUDIT, AuditVerdict};
 pub use encryption::{ENCRYPTION, is_sealed_file};
+pub(crate) use erased::Tombstone;
 pub(crate) use erased::erased_schema;
 pub use erased::{ERASED, ErasedGrains};
 pub(crate) use heads::{ACCEPT, HEADS, Heads, TableHead};

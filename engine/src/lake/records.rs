@@ -66,18 +66,26 @@ impl Table {
     pub(crate) async fn read_checked(&self, columns: &[&str]) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
         for file in self.files()? {
-            let path = self.path_of(&file.name);
-            let bytes = self.location().read(&path).await?;
-            if file.digest.is_some_and(|expected| FileDigest::of(&bytes) != expected) {
-                return Err(EngineError::Damaged {
-                    what: format!("`{path}`"),
-                    cause: "its bytes haven't the digest that its log says".to_owned(),
-                    remedy: REMEDY_OF_FILES,
-                });
-            }
-            batches.extend(read_file(bytes, columns).file("can't read", path.to_string())?);
+            batches.extend(self.read_checked_file(&file, columns).await?);
         }
         Ok(batches)
+    }
+
+    /// Returns what [`Table::read_checked`] does, of one file.
+    ///
+    /// # Errors
+    /// As [`Table::read_checked`].
+    pub(crate) async fn read_checked_file(&self, file: &DataFile, columns: &[&str]) -> Result<Vec<RecordBatch>> {
+        let path = self.path_of(&file.name);
+        let bytes = self.location().read(&path).await?;
+        if file.digest.is_some_and(|expected| FileDigest::of(&bytes) != expected) {
+            return Err(EngineError::Damaged {
+                what: format!("`{path}`"),
+                cause: "its bytes haven't the digest that its log says".to_owned(),
+                remedy: REMEDY_OF_FILES,
+            });
+        }
+        read_file(bytes, columns).file("can't read", path.to_string())
     }
 
     /// Calls `visit` with the rows of `columns`, a file at a time.

@@ -100,6 +100,36 @@ pub(super) async fn check_encryption(location: &LakeLocation, heads: &Heads) -> 
 }
 
 impl Lake {
+    /// Compares `encryption.json` with its digest in the heads, if it has one.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`], also if the heads are; [`EngineError::File`].
+    pub(crate) async fn check_encryption(&self) -> Result<()> {
+        match Heads::load(self.location()).await {
+            Ok(Some(heads)) => check_encryption(self.location(), &heads).await,
+            // Damaged heads are found by whatever compares the tables with them.
+            Ok(None) | Err(EngineError::Damaged { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Compares the logs of all tables with the lake's heads.
+    ///
+    /// # Errors
+    /// [`EngineError::Damaged`] names the first table that differs, or says that the heads are damaged or missing;
+    /// [`EngineError::Delta`].
+    pub(crate) async fn check_heads(&self) -> Result<()> {
+        let heads = Heads::load(self.location()).await?;
+        check_presence(self.location(), &self.grains, heads.as_ref()).await?;
+        for table in self.tables() {
+            let head = heads.as_ref().and_then(|heads| heads.tables.get(table.name()));
+            if let Some(fault) = head.map(|head| fault_of(table, head)).transpose()?.flatten() {
+                return Err(fault.error(table.name()));
+            }
+        }
+        Ok(())
+    }
+
     /// Compares all tables with `heads`, and their data files with the log.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use super::heads::{CheckpointHead, Heads, TableHead, digest_of_files};
 use super::location::LakeLocation;
-use super::log::{checkpoint_path, commit_path, hint_path};
+use super::log::{LogFile, checkpoint_path, commit_path, hint_path};
 use crate::error::{EngineError, Result};
 use crate::file_digest::{FileDigest, WrittenFile};
 
@@ -177,11 +177,16 @@ impl Table {
     /// The table as it was at `version`.
     ///
     /// # Errors
-    /// [`EngineError::Delta`] if that version isn't in the log any more.
+    /// [`EngineError::NoVersion`] if the log doesn't have it, or not any more; [`EngineError::Delta`].
     pub async fn at_version(&self, version: u64) -> Result<Table> {
         let mut table = self.clone();
-        table.delta.load_version(version).await.map_err(delta_error("can't read an earlier version", self.name))?;
-        Ok(table)
+        match table.delta.load_version(version).await {
+            Ok(()) => Ok(table),
+            Err(error) => Err(match LogFile::reaches(&self.location, self.name, version).await? {
+                true => delta_error("can't read an earlier version", self.name)(error),
+                false => EngineError::NoVersion { table: self.name, version },
+            }),
+        }
     }
 
     /// The path of the file `name`, from the lake's root.
@@ -301,6 +306,15 @@ impl Table {
     /// # Errors
     /// As [`Heads::update`].
     pub(super) async fn record_head(&self, first: u64) -> Result<()> {
+        let (name, head) = (self.name, self.head(first).await?);
+        Heads::update(&self.location, move |heads| heads.merge(name, head.clone())).await
+    }
+
+    /// Returns the head that the log has, with the commits from `first` on.
+    ///
+    /// # Errors
+    /// [`EngineError::File`], [`EngineError::Delta`].
+    pub(super) async fn head(&self, first: u64) -> Result<TableHead> {
         let mut entries = BTreeMap::new();
         // Beyond the few newest they would be dropped.
         let version = self.version();
@@ -309,8 +323,7 @@ impl Table {
         }
         let files = digest_of_files(&self.files()?);
         let checkpoint = self.newest_checkpoint().await?;
-        let (name, head) = (self.name, TableHead { version, files, entries, checkpoint });
-        Heads::update(&self.location, move |heads| heads.merge(name, head.clone())).await
+        Ok(TableHead { version, files, entries, checkpoint })
     }
 
     /// Returns the checkpoint that the log's hint names; `None` if there is none, or it isn't one file.

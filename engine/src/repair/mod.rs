@@ -6,6 +6,7 @@
 //! | `rewrite` | what are the rows of a segment with their cells recomputed? |
 //! | `cells` | which cells don't follow from blobs, and which address has a blob? |
 //! | `sidecars` | which sidecars are missing, damaged or of another segment? |
+//! | `tombstones` | which tombstones were lost, and stand in a copy? |
 //! | `report` | what was repaired, and what can't be? |
 //!
 //! Nothing is guessed and no row is dropped. A segment is replaced by one commit, so a run that was killed is simply run again: what
@@ -16,6 +17,7 @@ mod report;
 mod rewrite;
 mod rows;
 mod sidecars;
+mod tombstones;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +37,8 @@ use crate::progress::WorkProgress;
 pub struct RepairOptions {
     /// Finds out what would be repaired and writes nothing.
     pub dry_run: bool,
+    /// Takes the lake as its logs are now, whatever `heads.json` says that they have lost.
+    pub accept_logs: bool,
     /// Entries that each list of the report has at most; all are counted.
     pub listed: usize,
     /// Who knows the keys of signers.
@@ -43,7 +47,7 @@ pub struct RepairOptions {
 
 impl Default for RepairOptions {
     fn default() -> Self {
-        RepairOptions { dry_run: false, listed: 1_000, resolver: Arc::new(SelfContained) }
+        RepairOptions { dry_run: false, accept_logs: false, listed: 1_000, resolver: Arc::new(SelfContained) }
     }
 }
 
@@ -60,15 +64,20 @@ impl RepairOptions {
     }
 }
 
-/// Repairs `lake`: columns from blobs, then sidecars. The report lists what can't be repaired, with reasons.
+/// Repairs `lake`: tombstones from their copies, columns from blobs, then sidecars. The report lists what can't be repaired, with reasons.
 ///
 /// # Errors
-/// [`EngineError::Conflict`] if another writer replaced a segment meanwhile; [`EngineError::Interrupted`]; what the environment
+/// [`EngineError::Damaged`] if a log has lost entries, and that isn't to be accepted; [`EngineError::Conflict`] if another writer replaced a segment meanwhile; [`EngineError::Interrupted`]; what the environment
 /// says. What was repaired until then stays repaired.
 pub async fn repair(lake: &mut Lake, options: &RepairOptions, progress: Arc<WorkProgress>) -> Result<RepairReport> {
     let started = Instant::now();
     lake.refresh().await?;
+    match options.accept_logs && !options.dry_run {
+        true => lake.accept_logs().await?,
+        false => lake.check_heads().await?,
+    }
     let mut report = RepairReport::new(options.dry_run, options.listed);
+    tombstones::repair(lake, options.dry_run, &mut report).await?;
     rows::repair(lake, options, &progress, &mut report).await?;
     if progress.is_stopped() {
         return Err(EngineError::Interrupted);

@@ -7,11 +7,11 @@ use std::time::Instant;
 use gristmill_connectors::source::SourceBytes;
 use gristmill_schemas::columns::GRAINS;
 
-use super::VerifyOptions;
 use super::part::{Cursor, Part, Visit, round};
 use super::report::{Coverage, Findings, Problem, Tally, VerifyReport};
 use super::row_group::OpenSegment;
 use super::tables::{TablesCheck, check_local_file, problem};
+use super::{VerifyOptions, erasures};
 use crate::crew::Crew;
 use crate::error::{EngineError, Result};
 use crate::index::{Condition, differing_sidecars, states_of, vector_files};
@@ -33,6 +33,7 @@ pub async fn verify_lake(
     let deadline = part.max_duration.map(|limit| started + limit);
     let mut tables = TablesCheck::begin(lake.location(), deadline, options.problems, options.threads).await?;
     tables.run().await?;
+    let certificates = erasures::check(lake, &mut tables).await?;
     let TablesCheck { findings, coverage: tables, .. } = tables;
     let segments = lake.segments()?;
     let lake_bytes = segments.iter().map(|segment| segment.file.size).sum();
@@ -47,7 +48,7 @@ pub async fn verify_lake(
         tally: Tally::new(options.problems),
         started,
         budget: part.budget(lake_bytes),
-        coverage: Coverage { tables, certificates: 0, row_groups: 0, complete: false, file_bytes: 0, lake_bytes },
+        coverage: Coverage { tables, certificates, row_groups: 0, complete: false, file_bytes: 0, lake_bytes },
         jobs: 0,
         vectors: vector_files(lake).await?,
     };

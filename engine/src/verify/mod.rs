@@ -7,6 +7,7 @@
 //! | `row_group` | is every row of a row group what its blob says? |
 //! | `compare` | which cells differ from recomputed ones? |
 //! | `tables` | have the tables lost nothing, and are their logs and files what was written? |
+//! | `erasures` | are certificates, tombstones and the audit log's chain whole? |
 //! | `part` | which part of the lake has its turn? |
 //! | `report` | what was found? |
 //!
@@ -15,6 +16,7 @@
 //! projected: every cell that follows from a blob is compared with the stored one.
 
 pub(crate) mod compare;
+mod erasures;
 mod files;
 mod lake;
 mod part;

@@ -19,6 +19,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::{DataFrame, JoinType, SessionContext, col};
 use futures::StreamExt;
+use gristmill_engine::error::EngineError;
 use gristmill_engine::lake::Lake;
 use gristmill_schemas::columns::{IdentityColumn, grains_schema};
 use serde::Serialize;
@@ -418,8 +419,8 @@ async fn old_files(
     match lake.grains.at_version(version).await.and_then(|table| table.files()) {
         Ok(files) => Ok((Some(version), names(files))),
         // The log was cleaned, as an erasure does: what was scanned can't be told any more, so everything is looked at.
-        Err(error) if since == Since::Last => {
-            tracing::warn!(version, %error, "the version of the last scan is gone from the log: everything is scanned");
+        Err(EngineError::NoVersion { .. }) if since == Since::Last => {
+            tracing::warn!(version, "the version of the last scan is gone from the log: everything is scanned");
             Ok((None, HashSet::new()))
         }
         Err(error) => Err(error.into()),

@@ -1,26 +1,13 @@
 //! What `verify` and the opening of a lake find of damage to tables: data files, logs, heads, certificates.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use gristmill_engine::error::EngineError;
-use gristmill_engine::lake::{Lake, LakeLocation, TABLES};
-use gristmill_engine::progress::WorkProgress;
-use gristmill_engine::verify::{Part, VerifyOptions, VerifyReport, verify_lake, verify_unopened};
+use gristmill_engine::lake::{Lake, TABLES};
+use gristmill_engine::repair::{RepairOptions, repair};
+use gristmill_engine::verify::Problem;
+use gristmill_tests::bitflips::Target;
 use gristmill_tests::damage::{Damage, Lab, files_below};
-
-/// Verifies the lake as the command does.
-async fn verified(lake: &Path) -> VerifyReport {
-    let uri = lake.display().to_string();
-    let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
-    match Lake::open_unchecked(&uri).await {
-        Ok(lake) => verify_lake(&lake, Part::default(), &options, Arc::new(WorkProgress::default())).await.unwrap(),
-        Err(cause) => {
-            assert!(!cause.is_environment(), "{cause}");
-            verify_unopened(&LakeLocation::new(&uri).unwrap(), Part::default(), &options, &cause).await.unwrap()
-        }
-    }
-}
 
 fn newest(folder: &Path, ending: &str) -> PathBuf {
     let files = files_below(folder).into_iter().filter(|path| path.to_string_lossy().ends_with(ending));
@@ -30,7 +17,7 @@ fn newest(folder: &Path, ending: &str) -> PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sound_lake_verifies_and_every_table_is_covered() {
     let lab = Lab::plain().await;
-    let report = verified(&lab.lake).await;
+    let report = lab.verify().await.unwrap();
     assert_eq!(report.bad, 0, "{:?}", report.problems);
     let coverage = report.coverage.unwrap();
     assert_eq!(coverage.tables.iter().map(|table| table.table).collect::<Vec<_>>(), TABLES);
@@ -48,8 +35,8 @@ async fn a_damaged_data_file_of_any_table_is_found_and_named() {
         let middle = std::fs::metadata(&file).unwrap().len() / 2;
         for damage in [Damage::Flip { byte: middle, bit: 3 }, Damage::Truncate { length: middle }, Damage::Delete] {
             let undo = damage.inflict(&file);
-            let report = verified(&lab.lake).await;
-            let named = |problem: &gristmill_engine::verify::Problem| {
+            let report = lab.verify().await.unwrap();
+            let named = |problem: &Problem| {
                 problem.table == Some(table) && problem.source.contains(&name) && problem.repair.is_some()
             };
             assert!(report.bad > 0 && report.problems.iter().any(named), "{table} {damage:?}: {:?}", report.problems);
@@ -60,7 +47,7 @@ async fn a_damaged_data_file_of_any_table_is_found_and_named() {
             undo.undo();
         }
     }
-    assert_eq!(verified(&lab.lake).await.bad, 0);
+    assert_eq!(lab.verify().await.unwrap().bad, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +56,7 @@ async fn the_lost_end_of_a_log_is_found_and_the_lake_isnt_opened() {
     let last = |table: &str| newest(&lab.lake.join(table).join("_delta_log"), ".json");
     for table in TABLES {
         let undo = Damage::Delete.inflict(&last(table));
-        let report = verified(&lab.lake).await;
+        let report = lab.verify().await.unwrap();
         assert!(report.problems.iter().any(|problem| problem.table == Some(table)), "{table}: {:?}", report.problems);
         let error = Lake::open(&lab.lake.display().to_string()).await.unwrap_err();
         assert!(!error.is_environment() && error.to_string().contains(table), "{table}: {error}");
@@ -78,7 +65,7 @@ async fn the_lost_end_of_a_log_is_found_and_the_lake_isnt_opened() {
         undo.undo();
     }
     let undone: Vec<_> = TABLES.iter().map(|table| Damage::Delete.inflict(&last(table))).collect();
-    assert!(verified(&lab.lake).await.bad >= TABLES.len() as u64);
+    assert!(lab.verify().await.unwrap().bad >= TABLES.len() as u64);
     undone.into_iter().for_each(gristmill_tests::damage::Undo::undo);
     assert!(Lake::open(&lab.lake.display().to_string()).await.is_ok());
 }
@@ -94,13 +81,13 @@ async fn every_changed_entry_of_a_log_and_the_heads_are_found() {
         let length = std::fs::metadata(&file).unwrap().len();
         for byte in [1, length / 2, length - 1] {
             let undo = Damage::Flip { byte, bit: 0 }.inflict(&file);
-            let report = verified(&lab.lake).await;
+            let report = lab.verify().await.unwrap();
             assert!(report.bad > 0, "byte {byte} of {}", file.display());
             undo.undo();
         }
     }
     let undo = Damage::Delete.inflict(&lab.lake.join("heads.json"));
-    assert!(verified(&lab.lake).await.bad > 0);
+    assert!(lab.verify().await.unwrap().bad > 0);
     let error = Lake::open(&lab.lake.display().to_string()).await.unwrap_err();
     assert!(error.to_string().contains("heads.json"), "{error}");
     undo.undo();
@@ -113,13 +100,13 @@ async fn a_log_that_is_ahead_of_its_head_is_sound_and_the_next_commit_catches_up
     let before = std::fs::read(&heads).unwrap();
     lab.ingest_one_more("after").await;
     std::fs::write(&heads, before).unwrap();
-    assert_eq!(verified(&lab.lake).await.bad, 0);
+    assert_eq!(lab.verify().await.unwrap().bad, 0);
     assert!(Lake::open(&lab.lake.display().to_string()).await.is_ok());
     lab.ingest_one_more("and after that").await;
-    let report = verified(&lab.lake).await;
+    let report = lab.verify().await.unwrap();
     assert_eq!(report.bad, 0, "{:?}", report.problems);
     let undo = Damage::Delete.inflict(&newest(&lab.lake.join("grains/_delta_log"), ".json"));
-    assert!(verified(&lab.lake).await.bad > 0);
+    assert!(lab.verify().await.unwrap().bad > 0);
     undo.undo();
 }
 
@@ -133,4 +120,99 @@ async fn nothing_is_taken_in_where_tombstones_were_changed() {
     assert!(matches!(error, EngineError::Damaged { .. }), "{error}");
     undo.undo();
     assert_eq!(lab.try_ingest_erased().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_file_of_an_erasure_is_checked_and_so_are_its_tombstones() {
+    let lab = Lab::plain().await;
+    let erasures = files_below(&lab.lake.join("erasures"));
+    for ending in ["cose", "leaves", "tombstones"] {
+        let files: Vec<_> = erasures.iter().filter(|path| path.extension().is_some_and(|own| own == ending)).collect();
+        assert_eq!(files.len(), 2, "{erasures:?}");
+        let middle = std::fs::metadata(files[0]).unwrap().len() / 2;
+        let name = files[0].file_name().unwrap().to_string_lossy().into_owned();
+        let swap = Damage::Swap(files[1].clone());
+        for damage in [Damage::Flip { byte: middle, bit: 2 }, Damage::Truncate { length: middle }, Damage::Delete, swap]
+        {
+            let undo = damage.inflict(files[0]);
+            let problems = lab.verify().await.unwrap().problems;
+            assert!(problems.iter().any(|problem| problem.source.contains(&name)), "{name} {damage:?}: {problems:?}");
+            undo.undo();
+        }
+    }
+    assert_eq!(lab.verify().await.unwrap().bad, 0);
+}
+
+/// The program `bitflips` does this two thousand times, see `docs/reliability.md`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_flipped_bits_are_found_or_change_no_answer() {
+    let mut target = Target::new(Lab::plain().await).await;
+    target.flip_bits(60, 27).await;
+    target.cut_logs().await;
+    assert!(target.outcome.failures.is_empty(), "{}\n{:#?}", target.outcome, target.outcome.failures);
+    let mut target = Target::new(Lab::encrypted().await).await;
+    target.flip_bits(40, 27).await;
+    assert!(target.outcome.failures.is_empty(), "{}\n{:#?}", target.outcome, target.outcome.failures);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lake_of_format_1_is_read_as_it_is_and_upgraded_by_the_next_command_that_writes() {
+    let lab = Lab::of_format_1().await;
+    assert_eq!(lab.open().await.unwrap().grains.format_version(), 1);
+    let report = lab.verify().await.unwrap();
+    assert_eq!(report.bad, 0, "{:?}", report.problems);
+    assert!(report.coverage.unwrap().tables.iter().all(|table| table.files == 0));
+    assert!(!lab.lake.join("heads.json").exists());
+    let rejects = newest(&lab.lake.join("rejects"), ".parquet");
+    lab.ingest_one_more("upgrades").await;
+    assert_eq!(lab.open().await.unwrap().grains.format_version(), 2);
+    let report = lab.verify().await.unwrap();
+    assert_eq!(report.bad, 0, "{:?}", report.problems);
+    for table in report.coverage.unwrap().tables.iter().filter(|table| table.table != "grains") {
+        assert_eq!(table.without_digest, 0, "{table:?}");
+    }
+    for table in ["grains", "state", "rejects", "audit"] {
+        let undo = Damage::Delete.inflict(&newest(&lab.lake.join(table).join("_delta_log"), ".json"));
+        assert!(lab.verify().await.unwrap().bad > 0 && lab.open().await.is_err(), "{table}");
+        undo.undo();
+    }
+    let middle = std::fs::metadata(&rejects).unwrap().len() / 2;
+    let undo = Damage::Flip { byte: middle, bit: 4 }.inflict(&rejects);
+    assert!(lab.verify().await.unwrap().bad > 0);
+    undo.undo();
+    // A lake of format 2 without heads isn't one of format 1.
+    let undo = Damage::Delete.inflict(&lab.lake.join("heads.json"));
+    assert!(lab.open().await.is_err());
+    undo.undo();
+    lab.ingest_one_more("goes on").await;
+    assert_eq!(lab.verify().await.unwrap().bad, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_tombstones_come_back_from_their_copies_and_what_a_log_lost_can_be_accepted() {
+    let lab = Lab::plain().await;
+    let progress = || std::sync::Arc::new(gristmill_engine::progress::WorkProgress::default());
+    let unchecked = async || Lake::open_unchecked(&lab.lake.display().to_string()).await.unwrap();
+    // A data file of tombstones.
+    let file = newest(&lab.lake.join("erased"), ".parquet");
+    let middle = std::fs::metadata(&file).unwrap().len() / 2;
+    let _ = Damage::Flip { byte: middle, bit: 1 }.inflict(&file);
+    let report = repair(&mut unchecked().await, &RepairOptions::default(), progress()).await.unwrap();
+    assert!(report.unrepaired == 0 && report.repairs.iter().any(|done| done.table == "erased"), "{report:?}");
+    let found = lab.verify().await.unwrap();
+    assert_eq!(found.bad, 0, "{:?}", found.problems);
+    assert_eq!(lab.try_ingest_erased().await.unwrap(), 0);
+    // The end of the log of tombstones: refused, then accepted, and the tombstones come back all the same.
+    for entry in [1, 2] {
+        let _ = (entry, Damage::Delete.inflict(&newest(&lab.lake.join("erased/_delta_log"), ".json")));
+    }
+    assert!(lab.open().await.is_err());
+    let refused = repair(&mut unchecked().await, &RepairOptions::default(), progress()).await;
+    assert!(matches!(refused, Err(EngineError::Damaged { .. })), "{refused:?}");
+    let options = RepairOptions { accept_logs: true, ..RepairOptions::default() };
+    let report = repair(&mut unchecked().await, &options, progress()).await.unwrap();
+    assert!(report.repaired > 0, "{report:?}");
+    assert_eq!(lab.try_ingest_erased().await.unwrap(), 0);
+    let found = lab.verify().await.unwrap();
+    assert_eq!(found.bad, 0, "{:?}", found.problems);
 }

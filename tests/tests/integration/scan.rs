@@ -98,6 +98,22 @@ async fn a_version_that_is_not_in_the_log_is_an_error() {
     assert!(Scan::prepare(&lake, vec![shipped("sox").unwrap()], &options).await.is_err());
 }
 
+#[tokio::test]
+async fn a_version_that_an_erasure_took_out_of_the_log_is_named_without_the_words_of_a_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lake = lake(folder.path()).await;
+    let scan = prepare(&lake, &["gdpr"], Since::Last).await;
+    let (_, summary) = findings(&scan).await;
+    scan.record(&mut lake, &summary).await.unwrap();
+    add(&mut lake, folder.path(), "second.frames", &SECOND).await;
+    lake.grains.purge(true).await.unwrap();
+    let since = Since::Version(summary.scope.version);
+    let options = ScanOptions { since, ..ScanOptions::default() };
+    let error = Scan::prepare(&lake, vec![shipped("gdpr").unwrap()], &options).await.err().unwrap().to_string();
+    assert!(error.contains("an erasure") && !error.to_lowercase().contains("kernel"), "{error}");
+    assert_eq!(prepare(&lake, &["gdpr"], Since::Last).await.scope().since, None, "everything is looked at");
+}
+
 async fn report(scan: &Scan, form: Form) -> (String, Summary) {
     let mut out = Vec::new();
     let mut reporter = Reporter::begin(&mut out, form, scan).unwrap();

@@ -1,0 +1,101 @@
+//! Putting back tombstones that the table `erased` has lost, from the copies that stand with the certificates.
+
+use std::collections::HashSet;
+
+use super::report::{RepairReport, Repaired, Unrepaired};
+use crate::erase::{ERASURES, tombstones_from_bytes, tombstones_path};
+use crate::error::{EngineError, Result};
+use crate::lake::{DataFile, ERASED, Lake, Tombstone};
+
+/// What a person can do about what isn't in any copy.
+const FROM_BACKUP: &str = "restore the file from a backup of the lake";
+
+/// Puts back the tombstones that are in a copy and in no sound data file of `erased`. Damaged data files are taken out of the
+/// table in the same commit if exactly as many tombstones as they held are put back; otherwise they stay, nothing is taken in, and they are listed.
+///
+/// # Errors
+/// [`EngineError::Conflict`]; whatever keeps a file from being read and isn't damage.
+pub(super) async fn repair(lake: &mut Lake, dry_run: bool, report: &mut RepairReport) -> Result<()> {
+    let (mut sound, mut damaged) = (HashSet::new(), Vec::new());
+    for file in lake.erased.files()? {
+        match lake.tombstones_in(&file).await {
+            Ok(rows) => sound.extend(rows),
+            Err(error) if error.is_environment() => return Err(error),
+            Err(_) => damaged.push(file),
+        }
+    }
+    let lost = lost(lake, &mut sound, report).await?;
+    let restored: u64 = lost.iter().map(|(_, tombstones)| tombstones.len() as u64).sum();
+    if damaged.iter().map(|file| file.rows).sum::<u64>() != restored {
+        for file in std::mem::take(&mut damaged) {
+            let reason = "it isn't what was written, and not all of its tombstones are in copies".to_owned();
+            report.unrepaired(unrepaired(lake, &file, reason));
+        }
+    }
+    if lost.is_empty() && damaged.is_empty() {
+        return Ok(());
+    }
+    report.repaired(Repaired {
+        table: ERASED,
+        file: ERASED.to_owned(),
+        row: None,
+        rows: Some(restored),
+        columns: Vec::new(),
+        what: "tombstones were put back from the copies that stand with the certificates",
+    });
+    match dry_run {
+        true => Ok(()),
+        false => lake.put_tombstones_back(lost, damaged).await,
+    }
+}
+
+/// The tombstones of copies that aren't among the `sound` ones, by their erasures; adds them to those.
+async fn lost(
+    lake: &Lake,
+    sound: &mut HashSet<Tombstone>,
+    report: &mut RepairReport,
+) -> Result<Vec<(String, Vec<Tombstone>)>> {
+    let mut lost = Vec::new();
+    for id in erasures(lake).await? {
+        let path = tombstones_path(&id);
+        let Some(bytes) = lake.location().read_small(&path).await? else { continue };
+        match tombstones_from_bytes(&bytes, &path) {
+            Ok(mut copied) => {
+                copied.retain(|tombstone| sound.insert(*tombstone));
+                lost.extend((!copied.is_empty()).then_some((id, copied)));
+            }
+            Err(EngineError::Damaged { cause, .. }) => report.unrepaired(Unrepaired {
+                table: ERASED,
+                file: path.to_string(),
+                row: None,
+                rows: None,
+                content_address: None,
+                source_id: None,
+                reason: cause,
+                remedy: FROM_BACKUP,
+            }),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(lost)
+}
+
+fn unrepaired(lake: &Lake, file: &DataFile, reason: String) -> Unrepaired {
+    Unrepaired {
+        table: ERASED,
+        file: lake.erased.path_of(&file.name).to_string(),
+        row: None,
+        rows: Some(file.rows),
+        content_address: None,
+        source_id: None,
+        reason,
+        remedy: FROM_BACKUP,
+    }
+}
+
+/// The names of the erasures that have a certificate.
+async fn erasures(lake: &Lake) -> Result<Vec<String>> {
+    let files = lake.location().list(ERASURES).await?;
+    let names = files.iter().filter_map(|file| file.location.filename());
+    Ok(names.filter_map(|name| name.strip_suffix(".cose").map(str::to_owned)).collect())
+}

@@ -1,0 +1,173 @@
+//! Verifying what erasures left: the audit log's chain, certificates with their files, and the tombstones in `erased`.
+
+use std::collections::{BTreeMap, HashSet};
+
+use gristmill_schemas::columns::AuditRow;
+use object_store::path::Path;
+
+use super::report::Problem;
+use super::tables::{TablesCheck, problem};
+use crate::erase::{ERASURES, Journal, tombstones_from_bytes, tombstones_path, verify as verify_certificate};
+use crate::error::Result;
+use crate::file_digest::FileDigest;
+use crate::lake::{AUDIT, AuditVerdict, ENCRYPTION, ERASED, FIRST_WITH_HEADS, Lake, Tombstone};
+
+/// What to do about a damaged certificate.
+const FROM_BACKUP: &str =
+    "restore the file from a backup of the lake, or from the copy that `erase --certificate` wrote";
+
+/// What to do about lost tombstones.
+const REPAIR: &str = "gristmill repair";
+
+/// The files of an erasure, and the keys of the audit entry's details that have their digests.
+const FILES: [(&str, &str); 3] =
+    [("cose", "certificate_blake3"), ("leaves", "leaves_blake3"), ("tombstones", "tombstones_blake3")];
+
+/// Checks the audit log's chain, the files in `erasures/`, `encryption.json`, and the tombstones of `lake`. Returns how many
+/// certificates were checked.
+///
+/// # Errors
+/// Whatever keeps a file from being read and isn't damage.
+pub(super) async fn check(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<u64> {
+    if let Err(error) = lake.check_encryption().await {
+        match error.is_environment() {
+            true => return Err(error),
+            false => check.found(problem("", ENCRYPTION, &error.to_string(), FROM_BACKUP)),
+        }
+    }
+    let entries = match lake.audit_entries().await {
+        Ok(entries) => entries,
+        Err(error) if error.is_environment() => return Err(error),
+        // The data file that can't be read was found with its digest.
+        Err(error) => {
+            check.found(problem(AUDIT, AUDIT, &error.to_string(), FROM_BACKUP));
+            Vec::new()
+        }
+    };
+    let verdict = AuditVerdict::of(&entries);
+    if let Some(first) = verdict.first_problem {
+        check.found(problem(AUDIT, AUDIT, &first, FROM_BACKUP));
+    }
+    for cause in lake.unrecorded(&entries).await? {
+        check.found(problem(AUDIT, ERASURES, &cause, FROM_BACKUP));
+    }
+    let erasures: Vec<Erasure> = entries.iter().filter_map(Erasure::of).collect();
+    let tombstones = match lake.tombstones().await {
+        Ok(tombstones) => Some(tombstones),
+        Err(error) if error.is_environment() => return Err(error),
+        Err(error) => {
+            check.found(problem(ERASED, ERASED, &error.to_string(), REPAIR));
+            None
+        }
+    };
+    for erasure in &erasures {
+        erasure.check(lake, tombstones.as_ref(), check).await?;
+    }
+    journals(lake, check).await?;
+    Ok(erasures.len() as u64)
+}
+
+/// An erasure that the audit log has an entry of.
+struct Erasure {
+    id: String,
+    /// The digests of its files, by their endings.
+    digests: BTreeMap<&'static str, FileDigest>,
+}
+
+impl Erasure {
+    fn of(entry: &AuditRow) -> Option<Erasure> {
+        if entry.action != "erase" {
+            return None;
+        }
+        let details: serde_json::Value = serde_json::from_str(&entry.details).ok()?;
+        let digest = |key: &str| details.get(key)?.as_str()?.parse().ok();
+        let digests = FILES.iter().filter_map(|(ending, key)| Some((*ending, digest(key)?))).collect();
+        Some(Erasure { id: details.get("id")?.as_str()?.to_owned(), digests })
+    }
+
+    async fn check(
+        &self,
+        lake: &Lake,
+        tombstones: Option<&HashSet<Tombstone>>,
+        check: &mut TablesCheck<'_>,
+    ) -> Result<()> {
+        let mut found = BTreeMap::new();
+        for (ending, _) in FILES {
+            let path = self.path(ending);
+            let Some(bytes) = lake.location().read_small(&path).await? else {
+                // Earlier versions wrote no copy of the tombstones.
+                if ending != "tombstones" || self.digests.contains_key(ending) {
+                    check.found(self.problem(ending, "it is missing, and the audit log has the erasure"));
+                }
+                continue;
+            };
+            if self.digests.get(ending).is_some_and(|expected| FileDigest::of(&bytes) != *expected) {
+                check.found(self.problem(ending, "its bytes haven't the digest that the audit log has"));
+                continue;
+            }
+            found.insert(ending, bytes);
+        }
+        if let Some(certificate) = found.get("cose") {
+            let leaves = found.get("leaves").map(|leaves| &**leaves);
+            let verified = verify_certificate(certificate, None, leaves, &[]);
+            // What an erasure itself says it left is no damage.
+            let wrong = |problem: &&String| !problem.starts_with("it says itself");
+            if let Some(cause) = verified.problems.iter().find(wrong) {
+                check.found(self.problem(if leaves.is_some() { "leaves" } else { "cose" }, cause));
+            }
+        }
+        let Some((bytes, tombstones)) = found.get("tombstones").zip(tombstones) else { return Ok(()) };
+        match tombstones_from_bytes(bytes, &self.path("tombstones")) {
+            Err(error) => check.found(self.problem("tombstones", &error.to_string())),
+            Ok(copied) => {
+                let lost = copied.iter().filter(|copied| !tombstones.contains(copied)).count();
+                if lost > 0 {
+                    let id = &self.id;
+                    let cause =
+                        format!("{lost} tombstones of the erasure {id} are missing: its grains could come back");
+                    check.found(Problem { rows: Some(lost as u64), ..problem(ERASED, ERASED, &cause, REPAIR) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, ending: &str) -> Path {
+        match ending {
+            "tombstones" => tombstones_path(&self.id),
+            _ => Path::from(format!("{ERASURES}/{}.{ending}", self.id)),
+        }
+    }
+
+    fn problem(&self, ending: &str, cause: &str) -> Problem {
+        problem("", self.path(ending).as_ref(), cause, FROM_BACKUP)
+    }
+}
+
+/// Checks the journals of erasures that were killed, and that each such erasure still has one.
+async fn journals(lake: &Lake, check: &mut TablesCheck<'_>) -> Result<()> {
+    let files = lake.location().list(ERASURES).await?;
+    let named = |ending: &str| {
+        let names = files.iter().filter_map(|file| file.location.filename());
+        names.filter_map(|name| name.strip_suffix(ending).map(str::to_owned)).collect::<HashSet<_>>()
+    };
+    let mut journals = 0;
+    for file in files.iter().filter(|file| file.location.as_ref().ends_with(".journal")) {
+        journals += 1;
+        let Some(bytes) = lake.location().read_small(&file.location).await? else { continue };
+        if lake.grains.format_version() >= FIRST_WITH_HEADS && !Journal::is_sound(&bytes) {
+            let cause = "its checksum isn't that of its content: the erasure can't be finished from it";
+            check.found(problem("", file.location.as_ref(), cause, FROM_BACKUP));
+        }
+    }
+    let certified = named(".cose");
+    let Ok(begun) = lake.erasure_ids().await else { return Ok(()) };
+    let unfinished: Vec<_> = begun.difference(&certified).collect();
+    if unfinished.len() > journals {
+        for id in unfinished {
+            let cause = format!("the erasure {id} has tombstones, and neither a certificate nor a journal");
+            check.found(problem("", ERASURES, &cause, FROM_BACKUP));
+        }
+    }
+    Ok(())
+}
