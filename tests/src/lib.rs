@@ -8,6 +8,7 @@ pub mod conformance;
 pub mod damage;
 pub mod datasets;
 pub mod exact;
+pub mod faults;
 pub mod fixture;
 pub mod grains;
 pub mod kill;

@@ -1,6 +1,6 @@
 //! Several processes at once: nobody loses what another one wrote, whether it is a key, a salt or a lake.
 //!
-//! The environment variable `GRISTMILL_ROUNDS` asks for more rounds of each; `docs/reliability.md` has what many of them showed.
+//! The environment variable `GRISTMILL_ROUNDS` asks for more rounds of each.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,458 @@
+//! Faults in the middle of every command that writes: kills, full disks, files that may not grow, too little memory.
+//!
+//! Each fault happens to a copy of a prepared place (a lake and its keyring). Afterwards the lake must pass `verify`, hold either what
+//! it held before or what an undisturbed run leaves, each grain once; and the same command, run again without a fault, must
+//! succeed and end where an undisturbed run ends.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::TryStreamExt;
+use gristmill_engine::keys::{FileKeys, Keyring};
+use gristmill_engine::lake::Lake;
+
+use crate::binary;
+use crate::grains::{frames, grain};
+use crate::kill::{copy_folder, kill_after, share};
+
+/// What a check says that fails.
+pub type Fault = Box<dyn Error + Send + Sync>;
+
+const PASSPHRASE: &str = "a passphrase for tests";
+/// The user id of a person who is erased.
+const PERSON: &str = "person-of-the-faults";
+const NEW_PASSPHRASE: &str = "another passphrase for tests";
+
+/// A command that writes.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    name: &'static str,
+    /// The place that it works on, of those that are prepared.
+    place: &'static str,
+    arguments: &'static [&'static str],
+    /// Exit codes of a rerun after a fault that came too late to disturb.
+    already: &'static [i32],
+}
+
+/// Every command that writes. `USER` stands for a person of whom nothing has to stay.
+const CASES: [Case; 14] = [
+    Case { name: "ingest", place: "empty", arguments: &["ingest", "../corpus"], already: &[] },
+    Case { name: "ingest --encrypt", place: "empty", arguments: &["ingest", "../corpus", "--encrypt"], already: &[] },
+    Case { name: "apply", place: "plain", arguments: &["apply", "../operations.jsonl"], already: &[] },
+    Case { name: "compact", place: "plain", arguments: &["compact"], already: &[] },
+    Case { name: "gc", place: "plain", arguments: &["gc", "--older-than", "0s", "--retention", "0s"], already: &[] },
+    Case { name: "reindex", place: "plain", arguments: &["reindex", "--all"], already: &[] },
+    Case { name: "repair", place: "plain", arguments: &["repair"], already: &[] },
+    Case {
+        name: "erase",
+        place: "plain",
+        arguments: &["erase", "--user", "USER", "--execute", "--exclusive"],
+        already: &[3],
+    },
+    Case {
+        name: "erase --destroy-keys",
+        place: "sealed",
+        arguments: &["erase", "--user", "USER", "--execute", "--exclusive", "--destroy-keys"],
+        already: &[3],
+    },
+    Case { name: "keys generate", place: "plain", arguments: &["keys", "generate", "another"], already: &[1] },
+    Case { name: "keys encrypt", place: "plain", arguments: &["keys", "encrypt", "--exclusive"], already: &[] },
+    Case { name: "keys rotate", place: "sealed", arguments: &["keys", "rotate", "--exclusive"], already: &[] },
+    Case {
+        name: "keys passphrase",
+        place: "sealed",
+        arguments: &["keys", "passphrase", "--new-passphrase-file", "../new"],
+        already: &[1],
+    },
+    Case { name: "export", place: "plain", arguments: &["export", "out.mg", "--force"], already: &[] },
+];
+
+/// What happens to a command.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// SIGKILL after a share of its time.
+    Kill,
+    /// No file may be longer than so many KiB, which shows as an error of the file system.
+    FileSize,
+    /// The disk has so many KiB left.
+    FullDisk,
+    /// The process may not have more than so many KiB of addresses.
+    Memory,
+}
+
+/// How often each kind of fault disturbed a command.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    /// Commands that were killed while they ran.
+    pub killed: usize,
+    /// Commands that failed because a file could not grow.
+    pub file_size: usize,
+    /// Commands that failed because a disk was full.
+    pub full_disk: usize,
+    /// Commands that failed for lack of memory.
+    pub memory: usize,
+    /// Faults that came too late, or were too mild.
+    pub undisturbed: usize,
+}
+
+impl Tally {
+    /// Commands that were disturbed.
+    pub fn disturbed(&self) -> usize {
+        self.killed + self.file_size + self.full_disk + self.memory
+    }
+}
+
+/// What a lake holds: addresses in order, and rows of its other tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Content {
+    addresses: Vec<String>,
+    state: u64,
+    rejects: u64,
+}
+
+/// A folder with prepared places, and what undisturbed runs leave.
+pub struct Faults {
+    folder: PathBuf,
+    runtime: tokio::runtime::Runtime,
+    /// How long each command takes undisturbed, and what it leaves.
+    expected: Vec<(Duration, Content)>,
+}
+
+impl Faults {
+    /// Prepares everything in `folder`, which must be empty.
+    ///
+    /// # Errors
+    /// If a command fails that must not.
+    pub fn prepare(folder: &Path) -> Result<Faults, Fault> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let mut faults = Faults { folder: folder.to_owned(), runtime, expected: Vec::new() };
+        fs::write(folder.join("new"), NEW_PASSPHRASE)?;
+        for place in ["empty", "plain", "sealed"] {
+            fs::create_dir_all(folder.join(place))?;
+        }
+        let corpus = folder.join("corpus").display().to_string();
+        faults.must("empty", &["generate", &corpus, "--grains", "600", "--file-grains", "200", "--people", "12"])?;
+        faults.must("plain", &["keys", "generate", "erasure"])?;
+        faults.must("sealed", &["keys", "generate", "erasure"])?;
+        fs::write(folder.join("corpus/person.frames"), frames(&(0..20).map(of_the_person).collect::<Vec<_>>()))?;
+        for file in ["corpus-00000.mg", "corpus-00001.mg", "corpus-00002.mg", "person.frames"] {
+            let file = format!("{corpus}/{file}");
+            faults.must("plain", &["ingest", &file])?;
+            faults.must("sealed", &["ingest", &file, "--encrypt"])?;
+        }
+        fs::write(folder.join("operations.jsonl"), operations())?;
+        for case in CASES {
+            let place = faults.copy(case, "undisturbed")?;
+            let started = Instant::now();
+            let output = faults.command(&place, case).output()?;
+            let took = started.elapsed();
+            if output.status.code() != Some(0) {
+                return Err(failed(case, "without a fault", &output));
+            }
+            let content = faults.content(&place)?.ok_or("no lake after an undisturbed run")?;
+            faults.expected.push((took, content));
+            fs::remove_dir_all(&place)?;
+        }
+        Ok(faults)
+    }
+
+    /// Does `count` faults from the number `seed` on, and checks what each leaves. `report` gets a line for each.
+    ///
+    /// # Errors
+    /// The first check that fails, with the number of the fault, by which it happens again.
+    pub fn run(&self, seed: usize, count: usize, report: &mut dyn FnMut(&str)) -> Result<Tally, Fault> {
+        let mut tally = Tally::default();
+        for number in seed..seed + count {
+            let kinds = [Kind::Kill, Kind::Kill, Kind::FileSize, Kind::FullDisk, Kind::Memory];
+            let kind = kinds[number / CASES.len() % kinds.len()];
+            let at = number % CASES.len();
+            let (case, (took, expected)) = (CASES[at], &self.expected[at]);
+            let disturbed = self
+                .fault(case, kind, share(number), *took, expected)
+                .map_err(|error| format!("fault {number}, {kind:?} of `{}`: {error}", case.name))?;
+            let counted = match (disturbed, kind) {
+                (false, _) => &mut tally.undisturbed,
+                (true, Kind::Kill) => &mut tally.killed,
+                (true, Kind::FileSize) => &mut tally.file_size,
+                (true, Kind::FullDisk) => &mut tally.full_disk,
+                (true, Kind::Memory) => &mut tally.memory,
+            };
+            *counted += 1;
+            report(&format!("{number} {kind:?} {}: {}", case.name, if disturbed { "disturbed" } else { "too late" }));
+        }
+        Ok(tally)
+    }
+
+    /// One fault; true if it disturbed the command.
+    fn fault(&self, case: Case, kind: Kind, share: f64, took: Duration, expected: &Content) -> Result<bool, Fault> {
+        let disk = match kind {
+            Kind::FullDisk => Disk::mount(&self.folder.join("disk")),
+            _ => None,
+        };
+        let place = match &disk {
+            Some(disk) => self.copy_to(case, &disk.folder.join("place"))?,
+            None => self.copy(case, "disturbed")?,
+        };
+        let before = self.content(&place)?;
+        let disturbed = match (kind, &disk) {
+            (Kind::Kill, _) => {
+                let mut command = self.command(&place, case);
+                let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+                kill_after(child, took.mul_f64(share * 1.1))?
+            }
+            (Kind::FullDisk, Some(disk)) => {
+                disk.leave_kib((share * share * 3_000.0) as u64)?;
+                let output = self.command(&place, case).output()?;
+                disk.grow()?;
+                output.status.code() != Some(0)
+            }
+            // Where nothing may be mounted, a limit of the size of files takes the place of a full disk.
+            (Kind::FullDisk | Kind::FileSize, _) => {
+                let limit = format!("trap '' XFSZ; ulimit -f {}", 1 + (share * share * 600.0) as u64);
+                self.limited(&place, case, &limit).output()?.status.code() != Some(0)
+            }
+            (Kind::Memory, _) => {
+                let limit = format!("ulimit -v {}", 100_000 + (share * 2_500_000.0) as u64);
+                self.limited(&place, case, &limit).output()?.status.code() != Some(0)
+            }
+        };
+        self.check_left(&place, before.as_ref(), expected)?;
+        let output = self.command(&place, case).output()?;
+        let code = output.status.code();
+        if code != Some(0) && !code.is_some_and(|code| case.already.contains(&code)) {
+            return Err(failed(case, "again", &output));
+        }
+        let after = self.content(&place)?;
+        if after.as_ref() != Some(expected) {
+            return Err(format!("it ended with {}", difference(after.as_ref(), expected)).into());
+        }
+        self.verified(&place)?;
+        if case.name == "export" {
+            let output = self.plain_command(&place, &["verify", "out.mg"]).output()?;
+            if output.status.code() != Some(0) {
+                return Err(failed(case, "and what it wrote", &output));
+            }
+        }
+        if case.name == "keys generate" {
+            let listed = self.plain_command(&place, &["keys", "list"]).output()?;
+            if !String::from_utf8_lossy(&listed.stdout).contains("another") {
+                return Err(failed(case, "and the key isn't there", &listed));
+            }
+        }
+        drop(disk);
+        let _ = fs::remove_dir_all(&place);
+        Ok(disturbed)
+    }
+
+    /// What a fault may leave: the lake as it was, or as the command leaves it, or a part of the way where the command has several
+    /// commits; each grain once, and whole.
+    fn check_left(&self, place: &Path, before: Option<&Content>, expected: &Content) -> Result<(), Fault> {
+        let Some(left) = self.content(place)? else {
+            return if before.is_none() { Ok(()) } else { Err("the lake is gone".into()) };
+        };
+        let known = |address: &String| {
+            expected.addresses.binary_search(address).is_ok()
+                || before.is_some_and(|before| before.addresses.binary_search(address).is_ok())
+        };
+        if left.addresses.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err("a grain is there twice".into());
+        }
+        if !left.addresses.iter().all(known) {
+            return Err("there is a grain that nobody wrote".into());
+        }
+        let is_kept = |address: &&String| expected.addresses.binary_search(address).is_ok();
+        let kept = before.into_iter().flat_map(|before| before.addresses.iter().filter(is_kept));
+        for address in kept {
+            if left.addresses.binary_search(address).is_err() {
+                return Err(format!("the grain {address} is lost").into());
+            }
+        }
+        self.verified(place)
+    }
+
+    fn verified(&self, place: &Path) -> Result<(), Fault> {
+        for arguments in [&["verify"][..], &["audit", "verify"]] {
+            let output = self.plain_command(place, arguments).output()?;
+            if output.status.code() != Some(0) {
+                let (out, errors) = texts(&output);
+                return Err(format!("{arguments:?} ended with {:?}: {errors}{out}", output.status.code()).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// What the lake of `place` holds; `None` if there is none yet.
+    fn content(&self, place: &Path) -> Result<Option<Content>, Fault> {
+        let lake = place.join("lake");
+        if !lake.join("grains/_delta_log/00000000000000000000.json").exists() && !lake.join("audit").exists() {
+            return Ok(None);
+        }
+        self.runtime.block_on(async {
+            let mut lake = Lake::open(&lake.display().to_string()).await?;
+            if lake.is_encrypted() {
+                let keyring = place.join("keyring.json");
+                let opened = Keyring::open(&keyring, PASSPHRASE);
+                let opened = opened.or_else(|_| Keyring::open(&keyring, NEW_PASSPHRASE))?;
+                lake.unlock(Box::new(FileKeys::beside(opened)?))?;
+            }
+            let mut addresses = Vec::new();
+            let mut rows = lake.scan(Some(&["content_address", "blob"]))?;
+            while let Some(batch) = rows.try_next().await? {
+                let column = arrow::array::AsArray::as_string::<i32>(batch.column(0));
+                addresses.extend(column.iter().flatten().map(str::to_owned));
+            }
+            addresses.sort_unstable();
+            let state = lake.state.files()?.iter().map(|file| file.rows).sum();
+            let rejects = lake.rejects.files()?.iter().map(|file| file.rows).sum();
+            Ok(Some(Content { addresses, state, rejects }))
+        })
+    }
+
+    fn copy(&self, case: Case, name: &str) -> Result<PathBuf, Fault> {
+        self.copy_to(case, &self.folder.join(name))
+    }
+
+    fn copy_to(&self, case: Case, place: &Path) -> Result<PathBuf, Fault> {
+        let _ = fs::remove_dir_all(place);
+        copy_folder(&self.folder.join(case.place), place)?;
+        Ok(place.to_owned())
+    }
+
+    fn command(&self, place: &Path, case: Case) -> Command {
+        self.plain_command(place, &self.arguments(case))
+    }
+
+    /// The command of `case` under a limit of the shell.
+    fn limited(&self, place: &Path, case: Case, limit: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")]).arg(binary::path());
+        self.in_place(&mut command, place, &self.arguments(case));
+        command
+    }
+
+    fn arguments(&self, case: Case) -> Vec<String> {
+        let own = |argument: &&str| match *argument {
+            "USER" => PERSON.to_owned(),
+            argument => argument.replace("../", &format!("{}/", self.folder.display())),
+        };
+        case.arguments.iter().map(own).collect()
+    }
+
+    fn plain_command<S: AsRef<std::ffi::OsStr>>(&self, place: &Path, arguments: &[S]) -> Command {
+        let mut command = Command::new(binary::path());
+        self.in_place(&mut command, place, arguments);
+        command
+    }
+
+    fn in_place<S: AsRef<std::ffi::OsStr>>(&self, command: &mut Command, place: &Path, arguments: &[S]) {
+        // After a change of the passphrase that came through the new one opens the keyring.
+        let has_old = Keyring::open(&place.join("keyring.json"), PASSPHRASE).is_ok();
+        let changed = place.join("keyring.json").exists() && !has_old;
+        command
+            .args(["--quiet", "--format", "json", "--memory", "64M", "--threads", "2", "--lake", "lake"])
+            .args(arguments)
+            .env("GRISTMILL_KEYRING", place.join("keyring.json"))
+            .env("GRISTMILL_PASSPHRASE", if changed { NEW_PASSPHRASE } else { PASSPHRASE })
+            .stdin(Stdio::null())
+            .current_dir(place);
+    }
+
+    fn must(&self, place: &str, arguments: &[&str]) -> Result<Output, Fault> {
+        let output = self.plain_command(&self.folder.join(place), arguments).output()?;
+        match output.status.code() {
+            Some(0) => Ok(output),
+            code => Err(format!("{arguments:?} ended with {code:?}: {}", texts(&output).1).into()),
+        }
+    }
+}
+
+/// A file system of its own, of which a part is free.
+struct Disk {
+    folder: PathBuf,
+}
+
+impl Disk {
+    /// `None` if the system lets nothing be mounted.
+    fn mount(folder: &Path) -> Option<Disk> {
+        fs::create_dir_all(folder).ok()?;
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1g", "tmpfs"]).arg(folder).output();
+        mounted.is_ok_and(|output| output.status.success()).then(|| Disk { folder: folder.to_owned() })
+    }
+
+    fn leave_kib(&self, free: u64) -> Result<(), Fault> {
+        let output = Command::new("df").args(["--output=used", "-k"]).arg(&self.folder).output()?;
+        let used = String::from_utf8_lossy(&output.stdout).lines().nth(1).and_then(|line| line.trim().parse().ok());
+        self.resize(&format!("{}k", used.unwrap_or(0_u64) + free))
+    }
+
+    fn grow(&self) -> Result<(), Fault> {
+        self.resize("1g")
+    }
+
+    fn resize(&self, size: &str) -> Result<(), Fault> {
+        let option = format!("remount,size={size}");
+        let output = Command::new("mount").args(["-o", &option]).arg(&self.folder).output()?;
+        if output.status.success() { Ok(()) } else { Err(texts(&output).1.into()) }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // A file system that stays mounted is memory that stays taken; there is nobody to report it to.
+        let _ = Command::new("umount").arg(&self.folder).output();
+    }
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+fn failed(case: Case, when: &str, output: &Output) -> Fault {
+    let (out, errors) = texts(output);
+    format!("`{}` {when} ended with {:?}: {errors}{out}", case.name, output.status.code()).into()
+}
+
+fn difference(found: Option<&Content>, expected: &Content) -> String {
+    match found {
+        None => "no lake".to_owned(),
+        Some(found) => format!(
+            "{} grains, {} events, {} rejects instead of {}, {} and {}",
+            found.addresses.len(),
+            found.state,
+            found.rejects,
+            expected.addresses.len(),
+            expected.state,
+            expected.rejects
+        ),
+    }
+}
+
+fn of_the_person(number: usize) -> Vec<u8> {
+    grain(&format!(
+        r#"{{"type": "belief", "user_id": "{PERSON}", "subject": "s{number}", "relation": "is", "object": "o",
+             "confidence": 0.5, "created_at": 1767225600000}}"#
+    ))
+    .blob
+}
+
+/// New grains, the same in every run.
+fn operations() -> String {
+    let put = |number: usize| {
+        format!(
+            r#"{{"op": "put", "grain": {{"type": "belief", "subject": "s{number}", "relation": "is", "object": "put",
+               "confidence": 1.0, "created_at": 1767225600000}}}}"#
+        )
+        .replace('\n', " ")
+    };
+    (0..200).map(put).collect::<Vec<_>>().join("\n")
+}
+
+/// The commands that [`Faults`] disturbs, by their names.
+pub fn commands() -> Arc<[&'static str]> {
+    CASES.iter().map(|case| case.name).collect()
+}
