@@ -1,5 +1,6 @@
 //! The full text of those segments of a lake whose index can be used, for askers who read the others themselves.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::fulltext::{LakeText, SegmentText, TextQuery};
@@ -41,6 +42,16 @@ impl UsableText {
     /// What tantivy says of the files.
     pub fn statistics(&self, terms: &Terms) -> tantivy::Result<Statistics> {
         self.text.statistics(terms.words())
+    }
+
+    /// As [`UsableText::statistics`], of the rows `within` alone: ranges of rows for each segment that was asked for.
+    ///
+    /// # Errors
+    /// What tantivy says of the files.
+    pub fn statistics_within(&self, terms: &Terms, within: &[Vec<Range<u32>>]) -> tantivy::Result<Statistics> {
+        let usable = within.iter().zip(&self.covered).filter(|(_, covered)| **covered);
+        let within: Vec<_> = usable.map(|(ranges, _)| ranges.clone()).collect();
+        self.text.statistics_within(terms.words(), &within)
     }
 
     /// The rows of each segment that have all words of a search, ascending; `None` for one whose index can't be used.

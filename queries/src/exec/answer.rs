@@ -15,7 +15,9 @@ pub struct Hit {
     pub score: f64,
     /// The fields that made it match.
     pub matched_fields: Vec<String>,
-    /// The grain that took its place.
+    /// Another grain took its place.
+    pub is_superseded: bool,
+    /// That grain, if the session may see it.
     pub superseded_by: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! The grains that a session can see, as plans: scans of `grains`, what became of them, and the way from addresses to grains.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,6 +31,9 @@ use crate::sql::lifecycle::ended;
 
 /// Bytes of grains that one answer holds; more is E030.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
+
+/// Addresses that one plan lists at most.
+const LISTED: usize = 1_000;
 
 /// The column of the grain that is superseded.
 pub(super) const OLD: &str = "__old";
@@ -132,7 +135,8 @@ impl<'e> Corpus<'e> {
         Ok(grains.join(fold, JoinType::Left, &[ADDRESS], &["__address"], None)?)
     }
 
-    /// Runs a plan and counts the rows that its scans yield.
+    /// Runs a plan and counts the rows that its scans yield. Not in a session of one namespace: how many rows a scan yields depends on
+    /// what others have, so that only grains count there that were read for the answer.
     pub(super) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
         let task = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await?;
@@ -141,7 +145,9 @@ impl<'e> Corpus<'e> {
 
     async fn run(&self, plan: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>) -> Result<Vec<RecordBatch>> {
         let batches = collect(Arc::clone(&plan), task).await?;
-        self.scanned.fetch_add(rows_of_leaves(&*plan), Ordering::Relaxed);
+        if self.session.namespace.is_none() {
+            self.scanned.fetch_add(rows_of_leaves(&*plan), Ordering::Relaxed);
+        }
         Ok(batches)
     }
 
@@ -188,6 +194,19 @@ impl<'e> Corpus<'e> {
         Ok(texts)
     }
 
+    /// Those of `addresses` whose grains the session may see; `None` for all of them, if it sees the whole lake.
+    pub(super) async fn seen(&self, addresses: Vec<String>) -> Result<Option<BTreeSet<String>>> {
+        if self.session.namespace.is_none() {
+            return Ok(None);
+        }
+        let mut seen = BTreeSet::new();
+        for part in addresses.chunks(LISTED) {
+            let listed = in_list(col(ADDRESS), part.iter().map(|one| lit(one.as_str())).collect(), false);
+            seen.extend(self.texts(self.visible().await?.filter(listed)?, ADDRESS).await?);
+        }
+        Ok(Some(seen))
+    }
+
     /// The one visible grain that an address or its beginning names.
     ///
     /// # Errors
@@ -225,6 +244,10 @@ impl<'e> Corpus<'e> {
             Some(fates) => fates,
             None => Arc::new(Fates::of_rows(fold(self.context).await?.filter(named(ADDRESS))?).await?),
         };
+        // What took a grain's place is named only to those who may see it.
+        let successors =
+            found.iter().filter_map(|(address, _)| Some(fates.of(address).successor?.to_string())).collect();
+        let seen = self.seen(successors).await?;
         let mut hits: HashMap<String, Hit> = HashMap::with_capacity(found.len());
         let mut bytes = 0;
         for (address, blob) in self.blobs(&found, named(ADDRESS)).await? {
@@ -246,7 +269,10 @@ impl<'e> Corpus<'e> {
             let fate = fates.of(&address);
             hit.view.contradicted = fate.contradicted;
             hit.view.verification_status = fates.verification(fate).map(str::to_owned);
+            hit.is_superseded = fate.successor.is_some();
             hit.superseded_by = fate.successor.map(|successor| successor.to_string());
+            hit.superseded_by =
+                hit.superseded_by.filter(|successor| seen.as_ref().is_none_or(|seen| seen.contains(successor)));
             Some(hit)
         };
         Ok(found.into_iter().filter_map(&mut finish).collect())
@@ -269,6 +295,9 @@ impl<'e> Corpus<'e> {
             for (row, address) in addresses.as_string::<i32>().iter().enumerate() {
                 blobs.extend(address.map(|address| (address.to_owned(), batch.column(1).slice(row, 1))));
             }
+        }
+        if self.session.namespace.is_some() {
+            self.scanned.fetch_add(blobs.len() as u64, Ordering::Relaxed);
         }
         Ok(blobs)
     }
@@ -305,7 +334,7 @@ fn read(address: &str, blob: &[u8], terms: Option<&Terms>, fields: &[String]) ->
             }
             None => fields.to_vec(),
         };
-        Some(Hit { view, score: 1.0, matched_fields, superseded_by: None })
+        Some(Hit { view, score: 1.0, matched_fields, is_superseded: false, superseded_by: None })
     })
 }
 

@@ -12,7 +12,7 @@ use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, Field, GrainType, encode_json};
 use gristmill_schemas::json::{Json, Object};
 
-use super::corpus::{NEW, names, no_such, target_address};
+use super::corpus::{NEW, no_such, target_address};
 use super::error::Result;
 use super::session::Session;
 use super::{Answer, Hit, Reader};
@@ -150,8 +150,10 @@ impl Reader<'_, '_> {
 
     pub(super) async fn supersede(&self, supersede: &Supersede) -> Result<Answer> {
         let target = self.belief(&supersede.target).await?;
-        if let Some(successor) = &target.superseded_by {
-            let message = format!("sha256:{} is superseded by sha256:{successor}.", target.address());
+        if target.is_superseded {
+            let by =
+                target.superseded_by.as_ref().map(|successor| format!(" by sha256:{successor}")).unwrap_or_default();
+            let message = format!("sha256:{} is superseded{by}.", target.address());
             return Err(CalError::new(Code::E040, message).into());
         }
         let mut fields = next_version(&target, target.address(), &supersede.reason, self.corpus.session.now_ms);
@@ -162,7 +164,10 @@ impl Reader<'_, '_> {
     pub(super) async fn revert(&self, revert: &Revert) -> Result<Answer> {
         let target = self.belief(&revert.target).await?;
         let links = self.corpus.links(col(NEW).eq(lit(target.address()))).await?;
-        let Some((before, _)) = links.into_iter().next() else {
+        let seen = self.corpus.seen(links.iter().map(|(old, _)| old.clone()).collect()).await?;
+        let mut before =
+            links.into_iter().map(|(old, _)| old).filter(|old| seen.as_ref().is_none_or(|seen| seen.contains(old)));
+        let Some(before) = before.next() else {
             let message = format!("sha256:{} superseded nothing.", target.address());
             return Err(CalError::new(Code::E041, message).into());
         };
@@ -178,16 +183,10 @@ impl Reader<'_, '_> {
     /// The belief that a statement names.
     ///
     /// # Errors
-    /// E046 if there is no such grain, E045 if it is in another namespace, E042 if it is no belief.
+    /// E046 if the session sees no such grain, whether or not another namespace has it, E042 if it is no belief.
     async fn belief(&self, target: &Target) -> Result<Hit> {
         let address = target_address(target)?;
-        let Some(found) = self.corpus.look_up(address).await? else {
-            let anywhere = self.corpus.everything().await?.filter(names(address))?;
-            return Err(match self.corpus.is_empty(anywhere).await? {
-                true => no_such(address).into(),
-                false => CalError::new(Code::E045, format!("{address} is in another namespace.")).into(),
-            });
-        };
+        let found = self.corpus.look_up(address).await?.ok_or_else(|| no_such(address))?;
         let hit = self.corpus.hits(vec![(found, 1.0)], None, &[]).await?.pop().ok_or_else(|| no_such(address))?;
         match hit.view.grain_type {
             GrainType::Belief => Ok(hit),

@@ -113,7 +113,11 @@ impl Reader<'_, '_> {
             plan.insert("if_empty", fallback.to_string());
         }
         let frame = flow.into_frame();
-        let indexes = index_notes(&frame.clone().create_physical_plan().await?);
+        // What the indexes spare is counted over the whole lake, so only who sees all of it is shown that.
+        let indexes = match self.corpus.session.namespace {
+            None => index_notes(&frame.clone().create_physical_plan().await?),
+            Some(_) => Vec::new(),
+        };
         plan.insert("logical_plan", lines(frame)?);
         if !indexes.is_empty() {
             plan.insert("indexes", Json::Array(indexes.into_iter().map(Json::from).collect()));

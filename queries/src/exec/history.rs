@@ -70,13 +70,24 @@ impl Reader<'_, '_> {
         // branches of a chain that forks, and the chains of a lake whose fates are too many.
         while !frontier.is_empty() && chain.is_whole() {
             if let Some(fates) = &fates {
-                frontier = fates.linked(frontier, &mut chain.versions, MAX_CHAIN);
+                let reached: Vec<String> = match self.corpus.session.namespace {
+                    None => Vec::new(),
+                    Some(_) => fates.linked(frontier.clone(), &mut chain.versions.clone(), MAX_CHAIN, |_| true),
+                };
+                let seen = self.corpus.seen(reached).await?;
+                let may = |address: &str| seen.as_ref().is_none_or(|seen| seen.contains(address));
+                frontier = fates.linked(frontier, &mut chain.versions, MAX_CHAIN, may);
             }
             let listed =
                 |column: &str| in_list(col(column), frontier.iter().map(|one| lit(one.as_str())).collect(), false);
             let links = self.corpus.links(listed(OLD).or(listed(NEW))).await?;
-            let links = links.into_iter().filter_map(|(old, new)| Some((old, new?)));
-            frontier = links.flat_map(|link| chain.add(link)).collect();
+            let links: Vec<_> = links.into_iter().filter_map(|(old, new)| Some((old, new?))).collect();
+            let ends = links.iter().flat_map(|(old, new)| [old.clone(), new.clone()]).collect();
+            let seen = self.corpus.seen(ends).await?;
+            let may = |(old, new): &(String, String)| {
+                seen.as_ref().is_none_or(|seen| seen.contains(old) && seen.contains(new))
+            };
+            frontier = links.into_iter().filter(may).flat_map(|link| chain.add(link)).collect();
         }
         Ok(chain)
     }

@@ -138,8 +138,15 @@ impl Fates {
     }
 
     /// Adds to `known` the grains that supersession links with those of `frontier`, in both directions, until there are `most`
-    /// of them; answers `frontier` and what was added. A grain in whose place several others came leads to one of them here.
-    pub(super) fn linked(&self, frontier: Vec<String>, known: &mut BTreeSet<String>, most: usize) -> Vec<String> {
+    /// of them; answers `frontier` and what was added. It goes over grains that `may` be seen only. A grain in whose place several
+    /// others came leads to one of them here.
+    pub(super) fn linked(
+        &self,
+        frontier: Vec<String>,
+        known: &mut BTreeSet<String>,
+        most: usize,
+        may: impl Fn(&str) -> bool,
+    ) -> Vec<String> {
         let mut reached = frontier;
         let mut at = 0;
         while let Some(address) = reached.get(at).filter(|_| known.len() < most) {
@@ -147,7 +154,7 @@ impl Fates {
             let Ok(address) = address.parse::<ContentAddress>() else { continue };
             let successor = self.of.get(&address).and_then(|fate| fate.successor);
             let near = successor.into_iter().chain(self.predecessors(address)).map(|near| near.to_string());
-            reached.extend(near.filter(|near| known.insert(near.clone())));
+            reached.extend(near.filter(|near| may(near) && known.insert(near.clone())));
         }
         reached
     }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::UInt32Type;
-use datafusion::logical_expr::col;
+use datafusion::logical_expr::{col, lit};
 use datafusion::prelude::DataFrame;
 use futures::StreamExt;
+use gristmill_engine::index::fulltext::rounded_length;
 use gristmill_engine::text::{Statistics, Terms};
 
 use super::columns::BLOB;
@@ -14,15 +15,17 @@ use super::corpus::Corpus;
 use super::error::Result;
 use super::functions;
 
-/// The statistics of every grain of the lake, for the words of one search. Of a segment without a usable sidecar every grain
-/// is read; one batch is held.
+/// The statistics of the grains that a session looks at, for the words of one search: those of its namespace, or all. A score must
+/// not depend on what stands in another namespace: it would tell which words are frequent there. Of a segment without a usable
+/// sidecar every grain is read; one batch is held.
 pub(super) async fn statistics(corpus: &Corpus<'_>, terms: &Terms) -> Result<Statistics> {
     let mut statistics = Statistics::new(terms.words().len());
     if terms.is_empty() {
         return Ok(statistics);
     }
+    let namespace = corpus.session.namespace.as_deref();
     let indexed = match corpus.lake_table().await? {
-        Some(table) => table.text_statistics(terms).await,
+        Some(table) => table.text_statistics(&corpus.context.state(), terms, namespace).await,
         None => None,
     };
     let unread = match indexed {
@@ -32,14 +35,25 @@ pub(super) async fn statistics(corpus: &Corpus<'_>, terms: &Terms) -> Result<Sta
             (rest.files() > 0).then(|| corpus.context.read_table(Arc::new(rest))).transpose()?
         }
     };
-    if let Some(frame) = unread {
-        count(frame, terms, &mut statistics).await?;
+    match (unread, namespace) {
+        (None, _) => {}
+        (Some(frame), None) => count(frame, terms, &mut statistics, |length| length).await?,
+        // The index keeps the length of one grain rounded; those of a part of the lake are summed up from these.
+        (Some(frame), Some(namespace)) => {
+            let own = frame.filter(col("namespace").eq(lit(namespace)))?;
+            count(own, terms, &mut statistics, rounded_length).await?;
+        }
     }
     Ok(statistics)
 }
 
 /// Counts the words of the grains of `frame`. One that can't be read has none, like its document in a sidecar.
-async fn count(frame: DataFrame, terms: &Terms, statistics: &mut Statistics) -> Result<()> {
+async fn count(
+    frame: DataFrame,
+    terms: &Terms,
+    statistics: &mut Statistics,
+    length_of: impl Fn(u64) -> u64,
+) -> Result<()> {
     let counts = functions::frequencies(terms.clone()).call(vec![col(BLOB)]);
     let mut batches = frame.select(vec![counts])?.execute_stream().await?;
     while let Some(batch) = batches.next().await {
@@ -50,7 +64,7 @@ async fn count(frame: DataFrame, terms: &Terms, statistics: &mut Statistics) -> 
             let numbers = list.iter().flat_map(|list| list.as_primitive::<UInt32Type>().values());
             let mut numbers = numbers.map(|number| u64::from(*number));
             let length = numbers.next().unwrap_or_default();
-            statistics.add(length, numbers);
+            statistics.add(length_of(length), numbers);
         }
     }
     Ok(())

@@ -3,10 +3,13 @@
 //!
 //! What doesn't live here: which files are live (the engine's lake), views and functions over the tables.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
@@ -35,7 +38,9 @@ use gristmill_engine::segment::SegmentId;
 use gristmill_engine::text::{Statistics, Terms};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::IdentityColumn;
+use gristmill_schemas::grain::Field;
 use parquet::arrow::arrow_reader::RowSelection;
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use super::conditions::Conditions;
@@ -59,7 +64,11 @@ pub struct LakeTable {
     /// What opens sealed files.
     keys: Option<Arc<LakeKeys>>,
     single_rows: Arc<SingleRows>,
+    namespaces: Arc<Mutex<Namespaces>>,
 }
+
+/// The rows of namespaces that were asked for: ranges of rows for each file.
+type Namespaces = HashMap<String, Arc<Vec<Vec<Range<u32>>>>>;
 
 /// What the sidecars said.
 struct Asked {
@@ -93,7 +102,16 @@ impl LakeTable {
         files.retain(|file| !lake.leaves_out(&file.name));
         let keys = files.iter().map(|file| lake.keys_to_read(&file.name)).find(|keys| !matches!(keys, Ok(None)));
         let keys = keys.transpose().map_err(external)?.flatten();
-        Ok(LakeTable { table, schema, store, files, sidecars: None, keys, single_rows: Arc::default() })
+        Ok(LakeTable {
+            table,
+            schema,
+            store,
+            files,
+            sidecars: None,
+            keys,
+            single_rows: Arc::default(),
+            namespaces: Arc::default(),
+        })
     }
 
     /// The table with the sidecars of its segments, which its scans ask first.
@@ -104,6 +122,8 @@ impl LakeTable {
     /// The same table with only those of its files for whose names `keep` holds.
     pub fn limited_to(mut self, keep: impl Fn(&str) -> bool) -> LakeTable {
         self.files.retain(|file| keep(&file.name));
+        // The rows of namespaces are known by the places of files.
+        self.namespaces = Arc::default();
         self
     }
 
@@ -203,17 +223,69 @@ impl LakeTable {
         Ok(Some(blobs))
     }
 
-    /// What the full-text sidecars know of the words of a search, and the table of the other files. `None` if no sidecar can
-    /// be asked.
-    pub(crate) async fn text_statistics(&self, terms: &Terms) -> Option<(Statistics, LakeTable)> {
+    /// What the full-text sidecars know of the words of a search, in all grains or in those of one namespace, and the table of the
+    /// other files. `None` if no sidecar can be asked.
+    pub(crate) async fn text_statistics(
+        &self,
+        state: &SessionState,
+        terms: &Terms,
+        namespace: Option<&str>,
+    ) -> Option<(Statistics, LakeTable)> {
         let segments = segments(&self.files.iter().collect::<Vec<_>>())?;
         let text = self.sidecars.as_ref()?.usable_text(self.table.location(), &segments).await.ok()?;
+        let within = match namespace {
+            Some(namespace) => Some(self.rows_of_namespace(state, namespace, text.covered()).await.ok()?),
+            None => None,
+        };
         let asked = (Arc::clone(&text), terms.clone());
-        let known = tokio::task::spawn_blocking(move || asked.0.statistics(&asked.1)).await.ok()?.ok()?;
+        let count = move || match within {
+            Some(within) => asked.0.statistics_within(&asked.1, &within),
+            None => asked.0.statistics(&asked.1),
+        };
+        let known = tokio::task::spawn_blocking(count).await.ok()?.ok()?;
         let mut rest = self.clone();
         let mut covered = text.covered().iter();
         rest.files.retain(|_| !covered.next().copied().unwrap_or_default());
         Some((known, rest))
+    }
+
+    /// The rows of `namespace` in each file that `wanted` marks, as ranges: few, because rows are sorted by namespace first. Read once
+    /// for each session and namespace.
+    async fn rows_of_namespace(
+        &self,
+        state: &SessionState,
+        namespace: &str,
+        wanted: &[bool],
+    ) -> Result<Arc<Vec<Vec<Range<u32>>>>> {
+        let mut known = self.namespaces.lock().await;
+        if let Some(ranges) = known.get(namespace) {
+            return Ok(Arc::clone(ranges));
+        }
+        let column = self.schema.index_of(Field::Namespace.name())?;
+        let mut ranges = Vec::with_capacity(self.files.len());
+        for (file, wanted) in self.files.iter().zip(wanted) {
+            let mut own: Vec<Range<u32>> = Vec::new();
+            if *wanted {
+                let rows =
+                    RowSelection::from_consecutive_ranges(std::iter::once(0..file.rows as usize), file.rows as usize);
+                let mut at = 0;
+                for batch in self.selection_of_file(state, file, rows, &[column])?.await? {
+                    let names = cast(batch.column(0), &DataType::Utf8)?;
+                    for name in names.as_string::<i32>() {
+                        match own.last_mut().filter(|last| last.end == at) {
+                            Some(last) if name == Some(namespace) => last.end += 1,
+                            _ if name == Some(namespace) => own.push(at..at + 1),
+                            _ => {}
+                        }
+                        at += 1;
+                    }
+                }
+            }
+            ranges.push(own);
+        }
+        let ranges = Arc::new(ranges);
+        known.insert(namespace.to_owned(), Arc::clone(&ranges));
+        Ok(ranges)
     }
 
     /// The rows `rows` (ascending) of the file `number`, in their order, with the columns `columns`.
@@ -246,12 +318,22 @@ impl LakeTable {
         rows: &[u32],
         columns: &[usize],
     ) -> Result<impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static> {
+        self.selection_of_file(state, file, selection_of(rows, file), columns)
+    }
+
+    /// As [`LakeTable::rows_of`], with the rows as a selection.
+    fn selection_of_file(
+        &self,
+        state: &dyn Session,
+        file: &DataFile,
+        selection: RowSelection,
+        columns: &[usize],
+    ) -> Result<impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static> {
         let opening = self.opening(is_sealed_file(&file.name), Some(columns))?;
         let stored = opening.as_ref().map(|opening| opening.stored(&self.schema)).transpose()?;
         let schema = Arc::new(self.schema.project(stored.as_deref().unwrap_or(columns))?);
-        let partitioned = self.partitioned(file, Precision::Inexact(rows.len()));
+        let partitioned = self.partitioned(file, Precision::Inexact(selection.row_count()));
         let reader = self.readers(state)?.create_reader(0, partitioned, None, &ExecutionPlanMetricsSet::new())?;
-        let selection = selection_of(rows, file);
         Ok(Arc::clone(&self.single_rows).read(file.name.clone(), reader, selection, schema))
     }
 

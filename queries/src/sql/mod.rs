@@ -22,6 +22,7 @@
 //! | `indexed_source` | how does EXPLAIN show that? |
 //! | `unseal` | how are sealed rows read? |
 //! | `search` | `search(text, k)`, and the standard response to a search |
+//! | `passing` | which of its rows does a query want? |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `pattern` | `pattern(subject, relation, object)` |
 //! | `system` | what is the lake made of: `segments`, `sources`, `indexes`? |
@@ -60,6 +61,7 @@ mod message_views;
 mod messages;
 mod no_lake;
 mod paged_reader;
+mod passing;
 mod pattern;
 mod problem;
 mod scalar;

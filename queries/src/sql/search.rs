@@ -1,7 +1,7 @@
 //! `search(text [, k])`: the grains that fit a search best, with all columns of `grains` behind what the search says of them.
 //!
-//! What `text` may ask for is described at [`TextQuery`]. The `k` best of the whole lake are found (10 if not said), then other
-//! conditions of the query apply to these.
+//! What `text` may ask for is described at [`TextQuery`]. The `k` best of the grains that pass the query's conditions are found (10 if
+//! not said). Conditions are those that WHERE puts on the columns of the function; a join applies to what was found.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TablePr
 use datafusion::common::{Result, ScalarValue, exec_err, internal_datafusion_err, plan_datafusion_err};
 use datafusion::datasource::TableType;
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
 use gristmill_engine::index::fulltext::{Highlight, SearchTerms, TextHit, TextQuery, highlight};
@@ -30,6 +30,7 @@ use serde::Serialize;
 use super::as_of::literal;
 use super::external;
 use super::lake_table::LakeTable;
+use super::passing::{Search, passing, pushed_down};
 
 pub(super) const SEARCH: &str = "search";
 
@@ -46,7 +47,7 @@ pub struct SearchEnvelope {
     pub results: Vec<SearchResult>,
     /// How many grains have the words of the search, exactly; at least as many as are shown.
     pub total: u64,
-    /// Always absent: a search for more says so by its limit.
+    /// Always absent: no search takes a cursor (§28.4), one for more says so by its limit.
     pub next_cursor: Option<String>,
 }
 
@@ -230,21 +231,32 @@ impl TableProvider for SearchTable {
         TableType::Temporary
     }
 
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(pushed_down(filters))
+    }
+
     async fn scan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let text = self.source.lake.sidecars().lake_text(&self.source.lake).await.map_err(external)?;
-        let (query, limit) = (self.query.clone(), self.limit);
-        let found = tokio::task::spawn_blocking(move || text.search(&query, limit)).await.map_err(external)?;
-        let (terms, hits) = found.map_err(external)?;
-        let hits: Vec<Found> = hits.iter().map(Found::from).collect();
+        let (terms, hits) = passing(&self.source, state, filters, self.limit, self).await?;
         let batch = self.source.rows(state, &hits, &terms, projection).await?;
         let schema = batch.schema();
         Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None)?)
+    }
+}
+
+#[async_trait]
+impl Search for SearchTable {
+    async fn best(&self, limit: usize) -> Result<(SearchTerms, Vec<Found>)> {
+        let text = self.source.lake.sidecars().lake_text(&self.source.lake).await.map_err(external)?;
+        let query = self.query.clone();
+        let found = tokio::task::spawn_blocking(move || text.search(&query, limit)).await.map_err(external)?;
+        let (terms, hits) = found.map_err(external)?;
+        Ok((terms, hits.iter().map(Found::from).collect()))
     }
 }
 
@@ -273,6 +285,17 @@ impl Source {
         terms: &SearchTerms,
         projection: Option<&Vec<usize>>,
     ) -> Result<RecordBatch> {
+        Ok(self.ordered_rows(state, found, terms, projection).await?.1)
+    }
+
+    /// As [`Source::rows`], with what was found in the order of the rows.
+    pub(super) async fn ordered_rows(
+        &self,
+        state: &dyn Session,
+        found: &[Found],
+        terms: &SearchTerms,
+        projection: Option<&Vec<usize>>,
+    ) -> Result<(Vec<Found>, RecordBatch)> {
         let schema = found_schema();
         let wanted: Vec<usize> = projection.cloned().unwrap_or_else(|| (0..schema.fields().len()).collect());
         let own = schema.fields().len() - grains_schema().fields().len();
@@ -284,7 +307,8 @@ impl Source {
                     || (shows && *column == IdentityColumn::Blob as usize)
             })
             .collect();
-        let (scores, grains) = self.read(state, found, &needed).await?;
+        let (found, grains) = self.read(state, found, &needed).await?;
+        let scores = Float64Array::from_iter_values(found.iter().map(|found| found.score));
         let shown = if shows { highlights(&grains, terms) } else { Vec::new() };
         let own = own_columns(scores, &shown, grains.num_rows());
         let column = |column: &usize| match own.get(*column) {
@@ -294,35 +318,31 @@ impl Source {
         let columns: Option<Vec<ArrayRef>> = wanted.iter().map(column).collect();
         let columns = columns.ok_or_else(|| internal_datafusion_err!("a column of `grains` was not read"))?;
         let rows = RecordBatchOptions::new().with_row_count(Some(grains.num_rows()));
-        Ok(RecordBatch::try_new_with_options(Arc::new(schema.project(&wanted)?), columns, &rows)?)
+        let rows = RecordBatch::try_new_with_options(Arc::new(schema.project(&wanted)?), columns, &rows)?;
+        Ok((found, rows))
     }
 
-    /// The scores and the columns `needed` of `grains`, best first.
-    async fn read(
-        &self,
-        state: &dyn Session,
-        found: &[Found],
-        needed: &[usize],
-    ) -> Result<(Float64Array, RecordBatch)> {
+    /// What was found, best first, and the columns `needed` of `grains` in the same order.
+    async fn read(&self, state: &dyn Session, found: &[Found], needed: &[usize]) -> Result<(Vec<Found>, RecordBatch)> {
         let mut by_segment: BTreeMap<usize, BTreeMap<u32, f64>> = BTreeMap::new();
         for found in found {
             by_segment.entry(found.segment).or_default().insert(found.row, found.score);
         }
-        let (mut scores, mut batches) = (Vec::new(), Vec::new());
+        let (mut ordered, mut batches) = (Vec::new(), Vec::new());
         for (segment, rows) in by_segment {
             let places: Vec<u32> = rows.keys().copied().collect();
             batches.extend(self.grains.rows_at(state, segment, &places, needed).await?);
-            scores.extend(rows.into_values());
+            ordered.extend(rows.into_iter().map(|(row, score)| Found { segment, row, score }));
         }
         let grains = concat_batches(&Arc::new(grains_schema().project(needed)?), &batches)?;
-        if grains.num_rows() != scores.len() {
+        if grains.num_rows() != ordered.len() {
             return exec_err!(
                 "an index names rows that its segment doesn't have; `gristmill reindex --all` repairs it"
             );
         }
-        let order = best_first(&scores, &grains)?;
-        let scores = Float64Array::from_iter_values(order.iter().filter_map(|at| scores.get(*at as usize).copied()));
-        Ok((scores, take_record_batch(&grains, &UInt32Array::from(order))?))
+        let order = best_first(&ordered, &grains)?;
+        let ordered = order.iter().filter_map(|at| ordered.get(*at as usize).copied()).collect();
+        Ok((ordered, take_record_batch(&grains, &UInt32Array::from(order))?))
     }
 }
 
@@ -331,14 +351,15 @@ const SNIPPET: usize = 1;
 const MATCHED_FIELDS: usize = 2;
 
 /// The places of rows in the order of their scores, then of their addresses.
-fn best_first(scores: &[f64], grains: &RecordBatch) -> Result<Vec<u32>> {
+fn best_first(found: &[Found], grains: &RecordBatch) -> Result<Vec<u32>> {
     let addresses = grains.column_by_name(IdentityColumn::ContentAddress.name());
     let addresses = addresses.and_then(|column| column.as_string_opt::<i32>());
     let addresses = addresses.ok_or_else(|| internal_datafusion_err!("addresses were not read"))?;
-    let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+    let mut order: Vec<u32> = (0..found.len() as u32).collect();
     order.sort_by(|left, right| {
         let (left, right) = (*left as usize, *right as usize);
-        let by_score = scores.get(right).partial_cmp(&scores.get(left)).unwrap_or(std::cmp::Ordering::Equal);
+        let score = |at: usize| found.get(at).map(|found| found.score);
+        let by_score = score(right).partial_cmp(&score(left)).unwrap_or(std::cmp::Ordering::Equal);
         by_score.then_with(|| addresses.value(left).cmp(addresses.value(right)))
     });
     Ok(order)

@@ -12,7 +12,7 @@ use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TablePr
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::TableType;
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use gristmill_engine::index::fulltext::{SearchTerms, TextQuery};
@@ -20,6 +20,7 @@ use gristmill_engine::index::vectors::LakeVectors;
 use gristmill_engine::index::vectors::embed::Embedder;
 
 use super::external;
+use super::passing::{Search, passing, pushed_down};
 use super::search::{Found, Source, found_schema, limit_of, text_of};
 
 /// Registers both functions.
@@ -110,26 +111,18 @@ impl TableProvider for VectorTable {
         TableType::Temporary
     }
 
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(pushed_down(filters))
+    }
+
     async fn scan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (terms, found) = match &self.words {
-            None => (SearchTerms::default(), self.near(self.limit).await?),
-            Some(words) => {
-                let each = self.limit.saturating_mul(DEPTH).max(LEAST_DEPTH);
-                let near = self.near(each).await?;
-                let text = self.source.lake.sidecars().lake_text(&self.source.lake).await.map_err(external)?;
-                let words = words.clone();
-                let hits = tokio::task::spawn_blocking(move || text.search(&words, each)).await.map_err(external)?;
-                let (terms, hits) = hits.map_err(external)?;
-                let hits: Vec<Found> = hits.iter().map(Found::from).collect();
-                (terms, fused([&hits, &near], self.limit))
-            }
-        };
+        let (terms, found) = passing(&self.source, state, filters, self.limit, self).await?;
         let batch = self.source.rows(state, &found, &terms, projection).await?;
         let schema = batch.schema();
         Ok(MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None)?)
@@ -139,6 +132,20 @@ impl TableProvider for VectorTable {
 /// How many times as many grains as are wanted each of two searches finds before their ranks are fused, and how many at least.
 const DEPTH: usize = 4;
 const LEAST_DEPTH: usize = 50;
+
+#[async_trait]
+impl Search for VectorTable {
+    async fn best(&self, limit: usize) -> Result<(SearchTerms, Vec<Found>)> {
+        let Some(words) = self.words.clone() else { return Ok((SearchTerms::default(), self.near(limit).await?)) };
+        let each = limit.saturating_mul(DEPTH).max(LEAST_DEPTH);
+        let near = self.near(each).await?;
+        let text = self.source.lake.sidecars().lake_text(&self.source.lake).await.map_err(external)?;
+        let hits = tokio::task::spawn_blocking(move || text.search(&words, each)).await.map_err(external)?;
+        let (terms, hits) = hits.map_err(external)?;
+        let hits: Vec<Found> = hits.iter().map(Found::from).collect();
+        Ok((terms, fused([&hits, &near], limit)))
+    }
+}
 
 impl VectorTable {
     /// The rows nearest to what is wanted.

@@ -28,6 +28,7 @@ mod kill;
 mod lessons;
 mod lifecycle;
 mod maintenance;
+mod namespaces;
 mod object_store;
 #[cfg(unix)]
 mod outputs;

@@ -296,3 +296,39 @@ fn a_file_of_cal_has_several_statements_and_runs_none_if_one_cant_be_read() {
         assert!(err.contains(told), "{text}: {err}");
     }
 }
+
+#[test]
+fn a_search_takes_the_best_of_the_grains_that_pass_the_conditions() {
+    let place = Place::empty();
+    let event = |at: usize| {
+        let words = "word ".repeat(1 + at % 7);
+        let role = if at % 10 == 3 { "assistant" } else { "user" };
+        grain(&format!(r#"{{"type":"event","role":"{role}","content":"{words} and {at}","created_at":{at}}}"#)).blob
+    };
+    fs::write(place.at("in.frames"), frames(&(1..=200).map(event).collect::<Vec<_>>())).unwrap();
+    assert_eq!(place.run(&["ingest", "in.frames"]).0, 0);
+    assert_eq!(place.run(&["reindex", "--embed"]).0, 0);
+    for (function, every) in [("search", 200), ("vector_search", 200), ("hybrid_search", 200)] {
+        for condition in [
+            "role = 'assistant'",
+            "created_at IS NULL",
+            "role = 'assistant' AND score > 0.1",
+            "array_length(matched_fields) > 5",
+        ] {
+            for k in [1, 4, 50] {
+                let query = |k: usize| format!("SELECT content_address FROM {function}('word', {k}) WHERE {condition}");
+                let (code, found, err) = place.sql(&query(k));
+                assert_eq!(code, 0, "{condition}: {err}");
+                let all = place.sql(&query(every)).1;
+                let expected: Vec<&str> = all.lines().take(k + 1).collect();
+                // A hybrid search weighs by ranks, and how many there are depends on how many are asked for.
+                match function {
+                    "hybrid_search" => assert_eq!(found.lines().count(), expected.len(), "{condition} {k}"),
+                    _ => assert_eq!(found.lines().collect::<Vec<_>>(), expected, "{function} {condition} {k}"),
+                }
+            }
+        }
+    }
+    let best = "SELECT s.role FROM search('word', 3) s JOIN (SELECT 1 AS one) ON true WHERE s.role = 'assistant'";
+    assert_eq!(place.sql(best).1.lines().count(), 4);
+}

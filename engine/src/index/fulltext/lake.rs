@@ -2,16 +2,18 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
 use tantivy::collector::Count;
+use tantivy::fieldnorm::FieldNormReader;
 use tantivy::query::{
     Bm25StatisticsProvider, BooleanQuery, EnableScoring, FuzzyTermQuery, Occur, PhraseQuery, Query, TermQuery,
 };
 use tantivy::schema::{Field as TextField, IndexRecordOption};
 use tantivy::termdict::TermDictionary;
-use tantivy::{Index, ReloadPolicy, Searcher, Term};
+use tantivy::{DocSet, Index, ReloadPolicy, Searcher, Term};
 
 use super::best::{Best, Ranked};
 use super::directory::PackedDirectory;
@@ -153,6 +155,48 @@ impl LakeText {
         Ok(statistics)
     }
 
+    /// What is known of `words` in the rows `within` (ranges of rows for each segment, ascending), and of nothing else. Lengths of
+    /// texts are those of [`rounded_length`], which the index keeps for each row.
+    ///
+    /// # Errors
+    /// What tantivy says of the files.
+    pub fn statistics_within(&self, words: &[String], within: &[Vec<Range<u32>>]) -> tantivy::Result<Statistics> {
+        let mut statistics = Statistics::new(words.len());
+        for (reader, (segment, first_row)) in self.searcher.segment_readers().iter().zip(&self.places) {
+            let end = first_row + reader.max_doc();
+            let ranges = within.get(*segment).into_iter().flatten();
+            let own = ranges.map(|range| range.start.max(*first_row)..range.end.min(end));
+            let own: Vec<Range<u32>> = own
+                .filter(|range| !range.is_empty())
+                .map(|range| range.start - first_row..range.end - first_row)
+                .collect();
+            if own.is_empty() {
+                continue;
+            }
+            let lengths = reader.get_fieldnorms_reader(text_field())?;
+            for document in own.iter().cloned().flatten() {
+                statistics.documents += 1;
+                statistics.words += u64::from(lengths.fieldnorm(document));
+            }
+            let inverted = reader.inverted_index(text_field())?;
+            for (word, containing) in words.iter().zip(&mut statistics.containing) {
+                let term = Term::from_field_text(text_field(), word);
+                let Some(mut postings) = inverted.read_postings(&term, IndexRecordOption::Basic)? else { continue };
+                for range in &own {
+                    let mut document = postings.doc();
+                    if document < range.start {
+                        document = postings.seek(range.start);
+                    }
+                    while document < range.end {
+                        *containing += 1;
+                        document = postings.advance();
+                    }
+                }
+            }
+        }
+        Ok(statistics)
+    }
+
     /// How many grains the index has.
     pub fn len(&self) -> u64 {
         self.searcher.num_docs()
@@ -263,6 +307,12 @@ impl Bm25StatisticsProvider for Frequencies<'_> {
             None => self.text.searcher.doc_freq(term),
         }
     }
+}
+
+/// The length of a text of `words` words as the index keeps it for its row: exact up to 40, less so beyond.
+pub fn rounded_length(words: u64) -> u64 {
+    let words = u32::try_from(words).unwrap_or(u32::MAX);
+    u64::from(FieldNormReader::id_to_fieldnorm(FieldNormReader::fieldnorm_to_id(words)))
 }
 
 /// What BM25 makes of a word that stands in a text more often than any other: k₁ + 1.

@@ -38,7 +38,7 @@ mod snippet;
 mod tests;
 mod tokenizer;
 
-pub use lake::{LakeText, TextHit};
+pub use lake::{LakeText, TextHit, rounded_length};
 pub use pack::{DamagedText, SegmentText};
 pub use piece::{TextPiece, TextPieceBuilder, pack, words_in};
 pub use query::{Phrase, SearchTerms, TextQuery, TextQueryError};
