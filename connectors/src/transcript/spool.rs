@@ -38,7 +38,7 @@ pub enum FrameSpool {
     /// In the clear, mapped.
     Open(SourceBytes),
     /// Sealed, because nothing of it may lie open on a disk.
-    Sealed(SealedFile),
+    Sealed(Box<SealedFile>),
 }
 
 /// The grains of a transcript, and what isn't in any blob.
@@ -71,7 +71,7 @@ type Tell<'t> = dyn FnMut(GrainOutput<'_>) + 't;
 fn spooled(sealed: bool, read: &mut dyn FnMut(&mut Tell<'_>) -> GrainCounts) -> Result<Spooled, ConnectorError> {
     if sealed {
         let (out, spooled) = written(SealedWriter::new()?, read)?;
-        return Ok(spooled(FrameSpool::Sealed(out.finish().map_err(spooling())?)));
+        return Ok(spooled(FrameSpool::Sealed(Box::new(out.finish().map_err(spooling())?))));
     }
     let (out, spooled) = written(BufWriter::with_capacity(1 << 18, nameless()?), read)?;
     Ok(spooled(FrameSpool::Open(SourceBytes::map_file(out.get_ref()).map_err(spooling())?)))

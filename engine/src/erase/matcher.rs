@@ -482,9 +482,9 @@ impl Matcher {
     /// `folded`, one by one, as folding the whole would.
     fn look(&self, text: &str, folded: &mut String) -> Glimpse {
         let is_ascii = text.is_ascii();
-        let mut found = Glimpse::default();
-        found.may_occur =
-            self.anywhere.iter().filter_map(|number| self.pattern(*number)).any(|it| it.text.is_ascii() || !is_ascii);
+        let mut anywhere = self.anywhere.iter().filter_map(|number| self.pattern(*number));
+        let may_occur = anywhere.any(|pattern| pattern.text.is_ascii() || !is_ascii);
+        let mut found = Glimpse { may_occur, has_long_word: false };
         let mut look = |text: &str| {
             each_word(text, |word, hash| {
                 found.may_occur = found.may_occur || self.watched.has(hash);

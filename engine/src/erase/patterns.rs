@@ -418,7 +418,8 @@ impl Pattern {
         }
         let opens = before.is_empty() || !self.goes_on(&mut before.chars().rev());
         let closes = rest.is_empty() || !self.goes_on(&mut rest.chars());
-        if !opens && !(affixes && has_prefix(before)) || !closes && !(affixes && has_suffix(rest)) {
+        let may_stand = (opens || affixes && has_prefix(before)) && (closes || affixes && has_suffix(rest));
+        if !may_stand {
             return None;
         }
         if !opens || !closes {
@@ -486,7 +487,8 @@ impl Pattern {
         let rest = text.get(start..)?.strip_prefix(&*self.text)?;
         let (tag, rest) = rest.split_once('@')?;
         let is_tag = tag.strip_prefix('+').is_some_and(|tag| tag.len() <= TAG && !tag.contains(char::is_whitespace));
-        if !is_tag && !(tag.is_empty() && had_tag) {
+        let is_untagged = tag.is_empty() && had_tag;
+        if !(is_tag || is_untagged) {
             return None;
         }
         let rest = rest.strip_prefix(domain)?;

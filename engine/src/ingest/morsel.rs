@@ -53,7 +53,7 @@ pub(crate) enum Content {
     /// As the only one.
     Blob(SourceBytes),
     /// In frames of a sealed file, of which a window is open at a time.
-    SealedFrames(SealedFile),
+    SealedFrames(Box<SealedFile>),
 }
 
 impl Admitted {

@@ -140,14 +140,14 @@ impl Heads {
             return Err(damaged(format!("its form is `{}`, and `{FORMAT}` is known", heads.format)));
         }
         // Compared as bytes: a changed space or digit of a number is damage, too.
-        match heads.clone().to_bytes().ok().as_deref() == Some(bytes) {
+        match heads.clone().into_bytes().ok().as_deref() == Some(bytes) {
             true => Ok(heads),
             false => Err(damaged("its checksum isn't that of its content".to_owned())),
         }
     }
 
     /// Returns the file's bytes.
-    fn to_bytes(mut self) -> Result<Vec<u8>, serde_json::Error> {
+    fn into_bytes(mut self) -> Result<Vec<u8>, serde_json::Error> {
         self.checksum.clear();
         self.checksum = FileDigest::of(&serde_json::to_vec_pretty(&self)?).to_string();
         serde_json::to_vec_pretty(&self)
@@ -159,7 +159,7 @@ impl Heads {
     /// [`EngineError::File`].
     pub(crate) async fn replace(location: &LakeLocation, heads: Heads) -> Result<()> {
         let path = Path::from(HEADS);
-        let bytes = heads.to_bytes().file("can't write", HEADS)?;
+        let bytes = heads.into_bytes().file("can't write", HEADS)?;
         location.store().put(&path, PutPayload::from(bytes)).await.file("can't write", &path).map(drop)
     }
 
@@ -241,7 +241,7 @@ fn changed(found: Option<&Heads>, change: impl Fn(&mut Heads)) -> Result<Option<
     change(&mut heads);
     match found == Some(&heads) {
         true => Ok(None),
-        false => heads.to_bytes().file("can't write", HEADS).map(Some),
+        false => heads.into_bytes().file("can't write", HEADS).map(Some),
     }
 }
 
