@@ -11,13 +11,16 @@ use gristmill_connectors::transcript::read::ReadOptions;
 use gristmill_connectors::transcript::recast::recast;
 use gristmill_connectors::wire::adapter::Adapter;
 use gristmill_connectors::wire::dialect;
-use gristmill_schemas::message::Timestamp;
+use gristmill_schemas::message::{TimeSource, Timestamp};
 use serde::Serialize;
 
 use super::Context;
 use crate::args::Convert;
 use crate::exit::{Failure, Outcome};
 use crate::output::{note, unprintable};
+
+/// Lines of a source that can't be read and are named one by one; the others are counted.
+const FAULTS_TOLD: u64 = 5;
 
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -32,8 +35,13 @@ pub async fn run(context: &Context, arguments: Convert) -> Result<Outcome, Failu
     let mut totals = BTreeMap::new();
     for source in &sources {
         let bytes = fetch(source).await?;
+        if arguments.from.0.is_none() && TranscriptKind::is_foreign(&bytes, &source.uri) {
+            problems += 1;
+            note(format_args!("{}: {}", source.uri, TranscriptKind::why_not(&bytes, &source.uri)));
+            continue;
+        }
         let options = ReadOptions {
-            fallback: Timestamp::from_millis(source.modified.unwrap_or(0)),
+            fallback: Timestamp::from_millis(source.modified.unwrap_or(0)).given_by(TimeSource::File),
             provider: adapter.map(|adapter| adapter.key()),
             namespace: arguments.namespace.as_deref(),
             threads: context.threads(),
@@ -94,16 +102,33 @@ fn kind_of(named: Option<TranscriptKind>, source: &Source, bytes: &SourceBytes) 
 fn write_one(source: &Source, bytes: &SourceBytes, conversion: Conversion<'_>) -> io::Result<u64> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let mut problems = 0;
+    let mut codes: BTreeMap<&str, u64> = BTreeMap::new();
     convert(bytes, conversion, &mut out, &mut |notice| match notice {
         Notice::Fault(fault) => {
             problems += 1;
-            note(format_args!("{}: {fault}", source.uri));
+            match problems <= FAULTS_TOLD {
+                true => note(format_args!("{}: {fault}", source.uri)),
+                false => *codes.entry(fault.code.name()).or_default() += 1,
+            }
+        }
+        Notice::Dated { response, header, file } => {
+            tracing::warn!(
+                source = source.uri,
+                by_response = response,
+                by_header = header,
+                by_file = file,
+                "messages whose time nobody recorded; `time_source` marks them"
+            );
         }
         Notice::Dropped(dropped) => tracing::warn!("{dropped}"),
         Notice::Opaque { line, label, reason } => {
             tracing::warn!(source = source.uri, line, endpoint = label, "kept whole: {reason}");
         }
     })?;
+    if !codes.is_empty() {
+        let counts: Vec<String> = codes.iter().map(|(code, count)| format!("{count} {code}")).collect();
+        note(format_args!("{}: and {} more: {}", source.uri, problems - FAULTS_TOLD, counts.join(", ")));
+    }
     Ok(problems)
 }
 

@@ -69,6 +69,26 @@ impl SourceKind {
         }
     }
 
+    /// What stands for it in a lake's log. It never changes, and 0 is none.
+    pub fn code(self) -> u8 {
+        match self {
+            SourceKind::Container => 1,
+            SourceKind::Frames => 2,
+            SourceKind::Blob => 3,
+            SourceKind::Transcript(kind) => kind.code(),
+        }
+    }
+
+    /// The kind with that code.
+    pub fn from_code(code: u8) -> Option<SourceKind> {
+        SourceKind::all().find(|kind| kind.code() == code)
+    }
+
+    /// Why [`SourceKind::detect`] finds no kind in `bytes`, for people.
+    pub fn why_not(bytes: &[u8], uri: &str) -> String {
+        TranscriptKind::why_not(bytes, uri)
+    }
+
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<SourceKind> {
         SourceKind::all().find(|kind| kind.name() == name)
@@ -100,6 +120,13 @@ fn begins_frames(bytes: &[u8]) -> Option<Whole> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_kind_has_a_code_of_its_own() {
+        assert!(SourceKind::all().all(|kind| kind.code() != 0 && SourceKind::from_code(kind.code()) == Some(kind)));
+        assert_eq!(SourceKind::from_code(0), None);
+        assert_eq!(SourceKind::from_name("langgraph").map(SourceKind::code), Some(31));
+    }
 
     #[test]
     fn kinds_are_told_by_their_first_bytes_and_then_by_the_name() {

@@ -14,7 +14,7 @@ use gristmill_schemas::message::request::{Choice, Request, Response, StopReason,
 use gristmill_schemas::message::tool_ids::ToolIdMap;
 use gristmill_schemas::message::{ContentBlock, Message, Role};
 
-use super::grains::{GrainOutput, grains_of_told, read_grains};
+use super::grains::{GrainCounts, GrainOutput, grains_of_told, read_grains};
 use super::kind::TranscriptKind;
 use super::line::{FaultCode, Line, LineFault, lines};
 use super::read::{Found, NO_EXCHANGE, ReadOptions, Subject, read_exchanges};
@@ -86,6 +86,15 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
+    /// How many messages have a time that nobody recorded, by who gave it.
+    Dated {
+        /// The provider's response.
+        response: u64,
+        /// The `Date` header of the response.
+        header: u64,
+        /// Nobody: it is when the file was last changed.
+        file: u64,
+    },
 }
 
 /// Which conversion.
@@ -113,15 +122,16 @@ pub fn convert(
     out: &mut dyn Write,
     tell: &mut dyn FnMut(Notice),
 ) -> io::Result<()> {
-    let mut output = Output { out, tell, failed: None, names: HashMap::new() };
-    if conversion.from == TranscriptKind::Exchanges {
-        from_exchanges(bytes, conversion, &mut output);
-    } else if let Some(recast) = recast(bytes, conversion.from) {
+    let mut output = Output::to(out, tell);
+    if let Some(recast) = recast(bytes, conversion.from) {
         recast.faults.into_iter().for_each(|fault| (output.tell)(Notice::Fault(fault)));
         from_exchanges(recast.lines.as_bytes(), conversion, &mut output);
+    } else if conversion.from == TranscriptKind::Exchanges {
+        from_exchanges(bytes, conversion, &mut output);
     } else if conversion.to == Form::Grains {
         let tell = &mut |part| {
-            grains_of_told(part, conversion.options.namespace, &mut |found| output.grain(found));
+            let counts = grains_of_told(part, conversion.options.namespace, &mut |found| output.grain(found));
+            output.counts.add(counts);
         };
         told_for_grains(bytes, conversion.from, conversion.options, tell);
     } else {
@@ -137,6 +147,14 @@ struct Output<'o> {
     failed: Option<io::Error>,
     /// The tools of the calls so far.
     names: HashMap<String, String>,
+    /// What was written, of which only the times' sources matter.
+    counts: GrainCounts,
+}
+
+impl<'o> Output<'o> {
+    fn to(out: &'o mut dyn Write, tell: &'o mut dyn FnMut(Notice)) -> Output<'o> {
+        Output { out, tell, failed: None, names: HashMap::new(), counts: GrainCounts::default() }
+    }
 }
 
 impl Output<'_> {
@@ -149,6 +167,10 @@ impl Output<'_> {
     }
 
     fn end(self) -> io::Result<()> {
+        let GrainCounts { dated_by_response: response, dated_by_header: header, dated_by_file: file, .. } = self.counts;
+        if response + header + file > 0 {
+            (self.tell)(Notice::Dated { response, header, file });
+        }
         match self.failed {
             Some(error) => Err(error),
             None => self.out.flush(),
@@ -224,17 +246,23 @@ fn hex(bytes: &[u8]) -> String {
 fn from_exchanges(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<'_>) {
     match conversion.to {
         Form::Grains => {
-            read_grains(bytes, conversion.options, &mut |found| output.grain(found));
+            let counts = read_grains(bytes, conversion.options, &mut |found| output.grain(found));
+            output.counts.add(counts);
         }
         Form::Exchanges => rewrite(bytes, conversion, output),
         Form::Messages => {
             let prices = conversion.prices;
             let text = |node: Node<'_>| {
-                message_json(node.message, node.stop_reason, node.usage, node.response, prices).to_string()
+                let given_by = node.message.created_at.source();
+                let json = message_json(node.message, node.stop_reason, node.usage, node.response, prices);
+                (given_by, json.to_string())
             };
             let make = |subject: Subject<'_>| message_of(subject, |node, _| text(node));
             read_exchanges(bytes, conversion.options, &make, &mut |line, found| {
-                each(found, line, output, |text, output| output.line(&text));
+                each(found, line, output, |(given_by, text), output| {
+                    output.counts.date(given_by);
+                    output.line(&text);
+                });
             });
         }
         to @ (Form::Cmf | Form::Views) => {
@@ -246,6 +274,7 @@ fn from_exchanges(bytes: &[u8], conversion: Conversion<'_>, output: &mut Output<
             read_exchanges(bytes, conversion.options, &make, &mut |line, found| {
                 each(found, line, output, |(names, message), output| {
                     output.names.extend(names);
+                    output.counts.date(message.created_at.source());
                     output.cmf(&message, to);
                 });
             });
@@ -320,6 +349,7 @@ fn from_told(part: Told, conversion: Conversion<'_>, output: &mut Output<'_>) {
         let reason = "a grain that is no message; --to grains writes it".to_owned();
         (output.tell)(Notice::Opaque { line: made.line.number, label: "grain".to_owned(), reason });
     }
+    said.iter().for_each(|said| output.counts.date(said.message.created_at.source()));
     match conversion.to {
         Form::Grains => {}
         Form::Messages => {
@@ -348,7 +378,7 @@ pub fn write_conversation(
     tell: &mut dyn FnMut(Notice),
 ) -> io::Result<()> {
     let session = said.first().map(|said| said.message.session_id.to_string()).unwrap_or_default();
-    let mut output = Output { out, tell, failed: None, names: HashMap::new() };
+    let mut output = Output::to(out, tell);
     session_exchange(&session, said, target, &mut output);
     output.end()
 }

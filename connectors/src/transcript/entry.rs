@@ -32,6 +32,23 @@ pub(super) fn each_entry(bytes: &[u8], tell: &mut Tell<'_>) {
     }
 }
 
+/// The entries of a file that is one document, a line each; `None` for a file of lines.
+pub(super) fn document_lines(bytes: &[u8]) -> Option<String> {
+    let mut found = lines(bytes);
+    let (first, second) = (found.next()?, found.next());
+    let is_list = second.is_none() && bytes.get(first.range.start) == Some(&b'[');
+    if !is_list && first.json(bytes).is_ok() {
+        return None;
+    }
+    let document = whole(bytes)?.ok()?;
+    let mut text = String::with_capacity(bytes.len());
+    for entry in document.as_array().unwrap_or(std::slice::from_ref(&document)) {
+        entry.write(&mut text);
+        text.push('\n');
+    }
+    Some(text)
+}
+
 fn document_entries(document: &Json, length: usize, tell: &mut Tell<'_>) {
     match document {
         Json::Array(items) => {
@@ -55,6 +72,22 @@ mod tests {
             Err(fault) => told.push(format!("{} {}", fault.number, fault.code.name())),
         });
         told
+    }
+
+    #[test]
+    fn a_document_is_as_many_lines_as_it_has_entries_and_a_file_of_lines_is_none() {
+        let expected = [
+            ("{\n\"a\":1\n}", Some("{\"a\":1}\n")),
+            ("[\n{\"a\":1},\n2\n]", Some("{\"a\":1}\n2\n")),
+            ("[{\"a\":1}]", Some("{\"a\":1}\n")),
+            ("{\"a\":1}", None),
+            ("{\"a\":1}\noops", None),
+            ("oops\n{\"a\":1}", None),
+            ("", None),
+        ];
+        for (text, lines) in expected {
+            assert_eq!(document_lines(text.as_bytes()).as_deref(), lines, "{text}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::EncodedGrain;
+use gristmill_schemas::message::TimeSource;
 use gristmill_schemas::message::grains::{Draft, Note, SealedDraft, opaque_event};
 use gristmill_schemas::message::ids::Position;
 
@@ -54,6 +55,12 @@ pub struct GrainCounts {
     pub opaque_exchanges: u64,
     /// Grains that are no part of a message.
     pub other_grains: u64,
+    /// Messages whose time the provider's response gave.
+    pub dated_by_response: u64,
+    /// Messages whose time the `Date` header of the response gave.
+    pub dated_by_header: u64,
+    /// Messages whose time nobody gave: it is when their file was last changed.
+    pub dated_by_file: u64,
 }
 
 impl GrainCounts {
@@ -70,6 +77,19 @@ impl GrainCounts {
         self.raw_arguments += other.raw_arguments;
         self.opaque_exchanges += other.opaque_exchanges;
         self.other_grains += other.other_grains;
+        self.dated_by_response += other.dated_by_response;
+        self.dated_by_header += other.dated_by_header;
+        self.dated_by_file += other.dated_by_file;
+    }
+
+    /// Counts a message whose time `source` gave.
+    pub(super) fn date(&mut self, source: TimeSource) {
+        match source {
+            TimeSource::Recorded => {}
+            TimeSource::Response => self.dated_by_response += 1,
+            TimeSource::Header => self.dated_by_header += 1,
+            TimeSource::File => self.dated_by_file += 1,
+        }
     }
 }
 
@@ -176,12 +196,12 @@ pub fn grains_of(
     options: ReadOptions<'_>,
     tell: &mut dyn FnMut(GrainOutput<'_>),
 ) -> GrainCounts {
-    if kind == TranscriptKind::Exchanges {
-        return read_grains(bytes, options, tell);
-    }
     if let Some(recast) = recast(bytes, kind) {
         recast.faults.into_iter().for_each(|fault| tell(GrainOutput::Fault(fault)));
         return read_grains(recast.lines.as_bytes(), options, tell);
+    }
+    if kind == TranscriptKind::Exchanges {
+        return read_grains(bytes, options, tell);
     }
     let mut counts = GrainCounts::default();
     told_for_grains(bytes, kind, options, &mut |part| counts.add(grains_of_told(part, options.namespace, tell)));
@@ -268,6 +288,7 @@ impl Linker {
                     self.counts.orphan_results += grains.orphans as u64;
                     self.counts.unknown_parts += grains.unknown as u64;
                     self.counts.raw_arguments += grains.raw_arguments as u64;
+                    self.counts.date(grains.time_source);
                     tell(GrainOutput::Grain(&line, grains.event));
                     grains.parts.into_iter().for_each(|part| tell(GrainOutput::Grain(&line, part)));
                 }

@@ -27,7 +27,8 @@ impl Sighting {
     /// True if the time is that at which `tree` has the message first seen. What is first seen can only become earlier while the tree
     /// grows, so then the times of the messages before don't matter.
     fn holds(&self, tree: &Tree) -> bool {
-        tree.first_seen(&self.mark.position) == Some(self.time)
+        let first = tree.first_seen(&self.mark.position);
+        first.is_some_and(|first| first == self.time && first.source() == self.time.source())
     }
 }
 
@@ -127,7 +128,7 @@ impl SoFar<'_> {
     /// When the message there was first seen, so far.
     pub(super) fn first_seen(&self, position: &Position) -> Timestamp {
         let before = [self.here, self.there].into_iter().filter_map(|tree| tree.first_seen(position));
-        before.fold(self.time, Timestamp::min)
+        before.fold(self.time, Timestamp::earlier)
     }
 
     /// True if no better sight of the message there was seen, so far.

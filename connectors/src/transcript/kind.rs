@@ -9,9 +9,9 @@ use super::{codex, mcp, sqlite};
 use crate::wire::bare::bare_body;
 use crate::wire::members::items;
 
-/// Declares the kinds, each with its name and what it is: all that the command line says of them.
+/// Declares the kinds, each with its code, its name and what it is: all that a lake's log and the command line say of them.
 macro_rules! kinds {
-    ($($variant:ident $name:literal $about:literal;)*) => {
+    ($($variant:ident $code:literal $name:literal $about:literal;)*) => {
         /// A kind of transcript.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum TranscriptKind {
@@ -27,6 +27,11 @@ macro_rules! kinds {
                 match self { $(TranscriptKind::$variant => $name,)* }
             }
 
+            /// What stands for it in a lake's log. It never changes, and is never given to another kind.
+            pub const fn code(self) -> u8 {
+                match self { $(TranscriptKind::$variant => $code,)* }
+            }
+
             /// What it is, for people.
             pub const fn about(self) -> &'static str {
                 match self { $(TranscriptKind::$variant => $about,)* }
@@ -36,22 +41,22 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Exchanges "exchanges" "Recorded requests and responses of providers, a pair a line";
-    Batch "batch" "Files of providers' batch endpoints";
-    Bodies "bodies" "Requests or responses of providers alone, one a line or one a file";
-    Har "har" "HTTP archives of browsers and proxies";
-    Cassette "cassette" "What HTTP recorders of test suites write, as JSON or YAML";
-    ClaudeCode "claude-code" "Sessions of Claude Code";
-    Codex "codex" "Sessions of Codex";
-    Mcp "mcp" "Captures of the Model Context Protocol: JSON-RPC messages, bare, wrapped or as exchanges";
-    Messages "messages" "Canonical messages, one a line";
-    Cmf "cmf" "CMF messages with their extensions, one a line";
-    GrainLines "grains" "Grains as JSON, one a line";
-    Sqlite "sqlite" "SQLite databases: canonical sessions, the history of mem0, the store and checkpoints of LangGraph";
-    Mem0 "mem0" "Memories and their history as mem0 gives them";
-    Letta "letta" "Agent files of Letta: memory blocks and messages";
-    Zep "zep" "Facts of a Graphiti graph, and threads of Zep";
-    LangGraph "langgraph" "Items of a LangGraph store, and snapshots of its threads";
+    Exchanges 16 "exchanges" "Recorded requests and responses of providers, a pair a line";
+    Batch 17 "batch" "Files of providers' batch endpoints";
+    Bodies 18 "bodies" "Requests or responses of providers alone, one a line or one a file";
+    Har 19 "har" "HTTP archives of browsers and proxies";
+    Cassette 20 "cassette" "What HTTP recorders of test suites write, as JSON or YAML";
+    ClaudeCode 21 "claude-code" "Sessions of Claude Code";
+    Codex 22 "codex" "Sessions of Codex";
+    Mcp 23 "mcp" "Captures of the Model Context Protocol: JSON-RPC messages, bare, wrapped or as exchanges";
+    Messages 24 "messages" "Canonical messages, one a line";
+    Cmf 25 "cmf" "CMF messages with their extensions, one a line";
+    GrainLines 26 "grains" "Grains as JSON, one a line";
+    Sqlite 27 "sqlite" "SQLite databases: canonical sessions, the history of mem0, the store and checkpoints of LangGraph";
+    Mem0 28 "mem0" "Memories and their history as mem0 gives them";
+    Letta 29 "letta" "Agent files of Letta: memory blocks and messages";
+    Zep 30 "zep" "Facts of a Graphiti graph, and threads of Zep";
+    LangGraph 31 "langgraph" "Items of a LangGraph store, and snapshots of its threads";
 }
 
 /// Lines, or items of a list, that are looked at before a file is taken to be of no kind.
@@ -110,6 +115,11 @@ impl TranscriptKind {
             Look::Kind(kind) => Some(kind),
             Look::Foreign(_) | Look::Unknown => None,
         }
+    }
+
+    /// True if the bytes are of a format that is recognised and not read.
+    pub fn is_foreign(bytes: &[u8], uri: &str) -> bool {
+        matches!(look(bytes, uri), Look::Foreign(_))
     }
 
     /// Why [`TranscriptKind::detect`] finds no kind in `bytes`, for people.

@@ -43,6 +43,8 @@ pub enum FaultCode {
     TooLong,
     /// It is JSON, but not of the kind that the file holds.
     Shape,
+    /// The file as a whole is of no form that its reader knows, so that nothing of it is damaged.
+    NotUnderstood,
     /// No grain can hold what it says.
     Grain(gristmill_schemas::error::ErrorCode),
 }
@@ -55,6 +57,7 @@ impl FaultCode {
             FaultCode::Utf8 => "ERR_UTF8",
             FaultCode::TooLong => "ERR_LINE_TOO_LONG",
             FaultCode::Shape => "ERR_SHAPE",
+            FaultCode::NotUnderstood => "ERR_NOT_UNDERSTOOD",
             FaultCode::Grain(code) => code.name(),
         }
     }

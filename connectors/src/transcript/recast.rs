@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use gristmill_schemas::json::{Json, Number, Object};
 use serde_norway::Value as Yaml;
 
+use super::entry::document_lines;
 use super::kind::{TranscriptKind, whole};
 use super::line::{FaultCode, LINE_LIMIT_BYTES, LineFault, lines};
 use crate::wire::bare::bare_body;
@@ -41,10 +42,14 @@ impl Recast {
     }
 }
 
-/// The file as exchange lines; `None` for kinds that aren't traffic in another form.
+/// The file as exchange lines; `None` for kinds that aren't traffic in another form, and for files of exchange lines.
 pub fn recast(bytes: &[u8], kind: TranscriptKind) -> Option<Recast> {
     Some(match kind {
-        TranscriptKind::Batch => each_line(bytes, batch_line),
+        TranscriptKind::Exchanges => Recast { lines: document_lines(bytes)?, faults: Vec::new() },
+        TranscriptKind::Batch => match document_lines(bytes) {
+            Some(lines) => each_line(lines.as_bytes(), batch_line),
+            None => each_line(bytes, batch_line),
+        },
         TranscriptKind::Bodies => bodies(bytes),
         TranscriptKind::Har => document(bytes, |json| entries(json, "log", har_entry)),
         TranscriptKind::Cassette => cassette(bytes),

@@ -6,6 +6,7 @@
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::grain::EncodedGrain;
 
+use super::entry::document_lines;
 use super::kind::TranscriptKind;
 use super::line::{Line, LineFault};
 use super::read::ReadOptions;
@@ -52,7 +53,10 @@ impl From<Messages> for Told {
 /// [`told`] for who wants grains: what is grains already isn't taken for messages, but stays as it is.
 pub fn told_for_grains(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>, tell: &mut dyn FnMut(Told)) {
     match kind {
-        TranscriptKind::GrainLines => carried::grains(bytes, options, tell),
+        TranscriptKind::GrainLines => {
+            let document = document_lines(bytes);
+            carried::grains(document.as_deref().map_or(bytes, str::as_bytes), options, tell);
+        }
         kind => told(bytes, kind, options, tell),
     }
 }
@@ -61,6 +65,10 @@ pub fn told_for_grains(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<
 /// time was said when the options say.
 pub fn told(bytes: &[u8], kind: TranscriptKind, options: ReadOptions<'_>, tell: &mut dyn FnMut(Told)) {
     let time = options.fallback;
+    use TranscriptKind::{ClaudeCode, Cmf, Codex, GrainLines, Messages};
+    let by_line = matches!(kind, Messages | Cmf | GrainLines | ClaudeCode | Codex);
+    let document = by_line.then(|| document_lines(bytes)).flatten();
+    let bytes = document.as_deref().map_or(bytes, str::as_bytes);
     match kind {
         TranscriptKind::Messages => tell(said::canonical_lines(bytes).into()),
         TranscriptKind::Cmf => tell(said::cmf_lines(bytes, time).into()),

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use gristmill_schemas::message::Timestamp;
 use gristmill_schemas::message::ids::Position;
+use gristmill_schemas::message::{TimeSource, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::traffic::{Mark, Sight};
@@ -33,7 +33,16 @@ pub struct Spot {
 #[derive(Debug, Clone, Copy)]
 struct Place {
     first_micros: i64,
+    /// Who gave that time.
+    first_source: TimeSource,
     best: Seen,
+}
+
+impl Place {
+    /// Takes down another time at which the message was seen; of equal ones the one whose source is better stays.
+    fn see(&mut self, (micros, source): (i64, TimeSource)) {
+        (self.first_micros, self.first_source) = (self.first_micros, self.first_source).min((micros, source));
+    }
 }
 
 /// Bytes that a place takes, here and where messages get their addresses, roughly.
@@ -54,8 +63,9 @@ impl Tree {
         for mark in marks {
             let seen = Seen { sight: mark.sight, micros: time.micros(), digest, at };
             let place = self.places.entry(*mark.position.digest());
-            let place = place.or_insert(Place { first_micros: seen.micros, best: seen });
-            place.first_micros = place.first_micros.min(seen.micros);
+            let first = (seen.micros, time.source());
+            let place = place.or_insert(Place { first_micros: first.0, first_source: first.1, best: seen });
+            place.see(first);
             place.best = place.best.min(seen);
         }
     }
@@ -81,14 +91,15 @@ impl Tree {
         }
         for (digest, theirs) in other.places {
             let ours = self.places.entry(digest).or_insert(theirs);
-            ours.first_micros = ours.first_micros.min(theirs.first_micros);
+            ours.see((theirs.first_micros, theirs.first_source));
             ours.best = ours.best.min(theirs.best);
         }
     }
 
     /// When the message there was first seen.
     pub fn first_seen(&self, position: &Position) -> Option<Timestamp> {
-        self.places.get(position.digest()).map(|place| Timestamp::from_micros(place.first_micros))
+        let place = self.places.get(position.digest())?;
+        Some(Timestamp::from_micros(place.first_micros).given_by(place.first_source))
     }
 
     /// True if the sight at that spot is the one that counts.

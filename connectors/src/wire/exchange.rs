@@ -10,7 +10,7 @@ use std::rc::Rc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gristmill_schemas::json::Json;
-use gristmill_schemas::message::Timestamp;
+use gristmill_schemas::message::{TimeSource, Timestamp};
 
 use super::adapter::{Adapter, Folded};
 use super::framing::{Frame, Frames, LeaveOut, aws, ndjson, sse};
@@ -197,7 +197,9 @@ impl<'a> Exchange<'a> {
     /// modification time of the file). A time that no grain can say tells none.
     pub fn time(&self, response_created: Option<Timestamp>, fallback: Timestamp) -> Timestamp {
         let response_created = response_created.filter(|time| time.fits_grain());
-        self.recorded_at.or(response_created).or(self.date).unwrap_or(fallback)
+        let response_created = response_created.map(|time| time.given_by(TimeSource::Response));
+        let date = self.date.map(|time| time.given_by(TimeSource::Header));
+        self.recorded_at.or(response_created).or(date).unwrap_or(fallback)
     }
 
     /// The model that the address names, where it stands there: `…/model/{name}/…` or `…/models/{name}:…`.

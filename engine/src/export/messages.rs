@@ -167,6 +167,7 @@ fn tell(notice: Notice, refused: &mut Option<String>) {
         Notice::Dropped(dropped) => tracing::warn!("{dropped}"),
         Notice::Opaque { reason, .. } => *refused = Some(reason),
         Notice::Fault(fault) => tracing::warn!("{fault}"),
+        Notice::Dated { .. } => {}
     }
 }
 

@@ -43,7 +43,8 @@ const MESSAGES: &str = "
            counts['input_tokens'] AS input_tokens, counts['output_tokens'] AS output_tokens,
            counts['cached_input_tokens'] AS cached_input_tokens,
            counts['cache_creation_input_tokens'] AS cache_creation_input_tokens,
-           cost_usd(model_id, token_usage) AS cost_usd
+           cost_usd(model_id, token_usage) AS cost_usd,
+           coalesce(json_get_str(context, 'msg:time_source'), 'recorded') AS time_source
     FROM (SELECT *, token_counts(token_usage) AS counts FROM events WHERE role IS NOT NULL)";
 
 const BLOCKS: &str = "
@@ -65,21 +66,24 @@ const MESSAGE_VIEWS: &str = "
           FROM events WHERE role IS NOT NULL)";
 
 /// Calls and results meet by the call's id within a session; a result without its call and a call without its result are
-/// there too, and so are actions that hold both.
+/// there too, and so are actions that hold both. A latency is the difference of two times that were recorded, or what the result says.
 const TOOL_CALLS: &str = "
     SELECT coalesce(c.tool_call_id, r.tool_call_id) AS tool_call_id, coalesce(c.session_id, r.session_id) AS session_id,
            coalesce(c.tool_name, r.tool_name) AS name, c.input, r.content AS output,
            coalesce(r.is_error, false) AS is_error, r.error, c.created_at AS called_at, r.created_at AS answered_at,
-           coalesce(r.duration_ms, (arrow_cast(r.created_at, 'Int64') - arrow_cast(c.created_at, 'Int64')) / 1000)
-               AS latency_ms,
-           c.content_address AS call_address, r.content_address AS result_address
-    FROM (SELECT * FROM actions WHERE action_phase = 'call') c
-    FULL JOIN (SELECT * FROM actions WHERE action_phase = 'result') r
+           coalesce(r.duration_ms, CASE WHEN c.dated_by IS NULL AND r.dated_by IS NULL
+               THEN (arrow_cast(r.created_at, 'Int64') - arrow_cast(c.created_at, 'Int64')) / 1000 END) AS latency_ms,
+           c.content_address AS call_address, r.content_address AS result_address,
+           coalesce(r.dated_by, c.dated_by, 'recorded') AS time_source
+    FROM (SELECT *, json_get_str(context, 'msg:time_source') AS dated_by FROM actions WHERE action_phase = 'call') c
+    FULL JOIN (SELECT *, json_get_str(context, 'msg:time_source') AS dated_by
+               FROM actions WHERE action_phase = 'result') r
     ON c.tool_call_id = r.tool_call_id AND coalesce(c.session_id, '') = coalesce(r.session_id, '')
     UNION ALL
     SELECT tool_call_id, session_id, tool_name AS name, input, content AS output, coalesce(is_error, false) AS is_error, error,
            created_at AS called_at, created_at AS answered_at, duration_ms AS latency_ms,
-           content_address AS call_address, content_address AS result_address
+           content_address AS call_address, content_address AS result_address,
+           coalesce(json_get_str(context, 'msg:time_source'), 'recorded') AS time_source
     FROM actions WHERE action_phase IS NULL OR action_phase NOT IN ('call', 'result', 'definition')";
 
 /// Every message beyond the first with the same parent begins a branch.

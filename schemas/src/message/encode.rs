@@ -17,6 +17,9 @@ use crate::json::{Json, Number, Object};
 /// Where in an adapter's part of `provider_raw` its own blocks stand.
 pub(super) const WIRE_BLOCKS: &str = "blocks";
 
+/// The member of metadata that says who gave the message's time; it isn't there if that was recorded.
+pub(super) const TIME_SOURCE: &str = "time_source";
+
 /// What to do with what this version doesn't know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknowns {
@@ -97,6 +100,9 @@ pub(super) fn metadata<'m>(message: &'m Message, unknowns: Unknowns) -> Json<'m>
     object.insert("provider_raw", raw.map_or(Json::Null, Json::Object));
     if unknowns == Unknowns::Keep {
         append(&mut object, &metadata.unknown_fields);
+        if let Some(mark) = message.created_at.source().mark() {
+            object.insert(TIME_SOURCE, mark);
+        }
     }
     Json::Object(object)
 }

@@ -49,7 +49,7 @@ use std::fmt;
 
 pub use block::{ContentBlock, ImageBlock, ImageSource, Origin, ToolResultBlock, ToolUseBlock, UnknownBlock};
 pub use metadata::{MessageMetadata, MessageStatus, RoutingDecisionRecord, RoutingMode, Usage};
-pub use time::Timestamp;
+pub use time::{TimeSource, Timestamp};
 
 use crate::json::Object;
 

@@ -8,17 +8,57 @@ use chrono::{DateTime, FixedOffset, NaiveDateTime, SecondsFormat, Timelike};
 
 use crate::grain::header_seconds;
 
-/// A moment. Two moments are equal if they are the same instant, whatever offset they were told in.
+/// Who gave the time of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum TimeSource {
+    /// What recorded the message.
+    #[default]
+    Recorded,
+    /// The provider's response, which says when it was made, to the second.
+    Response,
+    /// The `Date` header of the response.
+    Header,
+    /// Nobody: it is when the file was last changed.
+    File,
+}
+
+impl TimeSource {
+    /// Every source.
+    pub const ALL: [TimeSource; 4] = [TimeSource::Recorded, TimeSource::Response, TimeSource::Header, TimeSource::File];
+
+    /// The word in metadata and in the column `time_source`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TimeSource::Recorded => "recorded",
+            TimeSource::Response => "response",
+            TimeSource::Header => "header",
+            TimeSource::File => "file",
+        }
+    }
+
+    /// The source of that name.
+    pub fn from_name(name: &str) -> Option<TimeSource> {
+        Self::ALL.into_iter().find(|source| source.name() == name)
+    }
+
+    /// The name, unless the time was recorded, which needs no mark.
+    pub fn mark(self) -> Option<&'static str> {
+        (self != TimeSource::Recorded).then(|| self.name())
+    }
+}
+
+/// A moment, and who gave it. Two moments are equal if they are the same instant, whatever offset they were told in.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp {
     micros: i64,
     offset_seconds: i32,
+    source: TimeSource,
 }
 
 impl Timestamp {
     /// The moment `micros` microseconds after the start of 1970, told in UTC.
     pub fn from_micros(micros: i64) -> Self {
-        Timestamp { micros, offset_seconds: 0 }
+        Timestamp { micros, offset_seconds: 0, source: TimeSource::Recorded }
     }
 
     /// The moment `millis` milliseconds after the start of 1970, told in UTC; saturates.
@@ -29,6 +69,21 @@ impl Timestamp {
     /// The moment `seconds` seconds after the start of 1970, told in UTC; saturates.
     pub fn from_seconds(seconds: i64) -> Self {
         Self::from_micros(seconds.saturating_mul(1_000_000))
+    }
+
+    /// The same moment, given by `source`.
+    pub fn given_by(self, source: TimeSource) -> Self {
+        Timestamp { source, ..self }
+    }
+
+    /// Who gave it; [`TimeSource::Recorded`] unless something else was noted.
+    pub fn source(self) -> TimeSource {
+        self.source
+    }
+
+    /// The earlier one of two moments; of equal ones the one whose source is better.
+    pub fn earlier(self, other: Timestamp) -> Timestamp {
+        if (other.micros, other.source) < (self.micros, self.source) { other } else { self }
     }
 
     /// Microseconds since the start of 1970.
@@ -52,6 +107,7 @@ impl Timestamp {
             return Some(Timestamp {
                 micros: moment.timestamp_micros(),
                 offset_seconds: moment.offset().local_minus_utc(),
+                source: TimeSource::Recorded,
             });
         }
         let naive = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").ok()?;

@@ -7,7 +7,7 @@ use gristmill_schemas::error::GrainError;
 use gristmill_schemas::grain::{EncodeOptions, EncodedGrain, encode_json};
 use gristmill_schemas::json::{Json, Number, Object};
 use gristmill_schemas::message::Timestamp;
-use gristmill_schemas::message::grains::json_text;
+use gristmill_schemas::message::grains::{json_text, mark_time};
 
 use crate::transcript::line::Line;
 use crate::transcript::told::{Made, Told};
@@ -104,8 +104,10 @@ impl Fact {
         if !self.tags.is_empty() {
             belief.insert("structural_tags", self.tags.iter().map(|tag| Json::from(tag.clone())).collect::<Vec<_>>());
         }
-        if !self.context.is_empty() {
-            belief.insert("context", self.context.clone());
+        let mut context = self.context.clone();
+        mark_time(self.created_at, &mut context);
+        if !context.is_empty() {
+            belief.insert("context", context);
         }
         encode_json(&Json::Object(belief), EncodeOptions::default())
     }

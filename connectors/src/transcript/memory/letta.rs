@@ -206,7 +206,7 @@ fn checkpoint_time(block: &Json, fallback: Timestamp) -> Timestamp {
     match block.get("sequence_number").and_then(Json::as_i64) {
         Some(number) => {
             let before = (CHECKPOINTS_LIMIT - number.clamp(0, CHECKPOINTS_LIMIT - 1)) * 1_000;
-            Timestamp::from_micros(fallback.micros().saturating_sub(before))
+            Timestamp::from_micros(fallback.micros().saturating_sub(before)).given_by(fallback.source())
         }
         None => fallback,
     }

@@ -160,8 +160,8 @@ impl Entry {
         if let Some(old) = old.filter(|_| chains.of(&key).is_empty()) {
             // The event that added it isn't there.
             let before = created.filter(|created| *created < time).unwrap_or(time);
-            let before =
-                if before == time { Timestamp::from_micros(time.micros().saturating_sub(1_000)) } else { before };
+            let just_before = || Timestamp::from_micros(time.micros().saturating_sub(1_000)).given_by(time.source());
+            let before = if before == time { just_before() } else { before };
             chains.push(key.clone(), self.fact(old, before));
         }
         let event = self.text(&["event"]).unwrap_or_default().to_ascii_uppercase();

@@ -34,19 +34,42 @@ const SESSION_MESSAGES: usize = 1 << 18;
 
 /// Tells what is in the database `bytes`, session by session. What can't be read as a database is one fault.
 pub fn database(bytes: &[u8], options: ReadOptions<'_>, tell: &mut dyn FnMut(Told)) {
-    let told = copied(bytes)
+    let fault = |code, message| {
+        let fault = LineFault { number: 1, range: 0..0, code, message };
+        Told { faults: vec![fault], ..Told::default() }
+    };
+    let opened = copied(bytes)
         .map_err(|error| error.to_string())
-        .and_then(|copy| Database::open(&copy).map_err(|error| error.to_string()).map(|database| (database, copy)))
-        .and_then(|(database, copy)| {
+        .and_then(|copy| Database::open(&copy).map_err(|error| error.to_string()).map(|database| (database, copy)));
+    match opened {
+        Err(message) => tell(fault(FaultCode::Shape, message)),
+        Ok((database, copy)) => {
             // An open file needs no name, and without one a killed process leaves nothing.
             let _copy = if cfg!(unix) { drop_name(copy) } else { Some(copy) };
-            database.tell(options, tell).map_err(|error| error.to_string())
-        });
-    if let Err(message) = told {
-        let fault = LineFault { number: 1, range: 0..0, code: FaultCode::Shape, message };
-        tell(Told { faults: vec![fault], ..Told::default() });
+            match database.tell(options, tell) {
+                Ok(()) => {}
+                Err(Unreadable::Sqlite(error)) => tell(fault(FaultCode::Shape, Unreadable::Sqlite(error).to_string())),
+                Err(Unreadable::Unknown) => {
+                    let whose = database.owner().map(|owner| format!("looks like {owner}; not supported yet: "));
+                    let message = format!("{}{}", whose.unwrap_or_default(), Unreadable::Unknown);
+                    tell(fault(FaultCode::NotUnderstood, message));
+                }
+            }
+        }
     }
 }
+
+/// Databases that are recognised and not read: whose they are, a table of them and columns of it.
+const FOREIGN_TABLES: [(&str, &str, &[&str]); 8] = [
+    ("a database of Crush", "messages", &["session_id", "role", "parts"]),
+    ("a database of Goose", "messages", &["session_id", "content_json", "created_timestamp"]),
+    ("a database of Hermes", "messages", &["session_id", "role", "content", "tool_calls"]),
+    ("a database of OpenCode", "part", &["message_id", "session_id", "data"]),
+    ("a database of Cursor", "cursorDiskKV", &["key", "value"]),
+    ("a database of VS Code or Cursor", "ItemTable", &["key", "value"]),
+    ("a database of cagent", "session_items", &["session_id"]),
+    ("a database of mcp-memory-service", "memories", &["content_hash", "content"]),
+];
 
 fn drop_name(copy: TempPath) -> Option<TempPath> {
     drop(copy);
@@ -108,6 +131,12 @@ impl Database {
             found.push(name);
         }
         Ok(columns.iter().all(|column| found.iter().any(|name| name == column)))
+    }
+
+    /// Whose database it is, if it is one of [`FOREIGN_TABLES`].
+    fn owner(&self) -> Option<&'static str> {
+        let is_it = |(_, table, columns): &&(&str, &str, &[&str])| self.has(table, columns).unwrap_or(false);
+        FOREIGN_TABLES.iter().find(is_it).map(|(owner, ..)| *owner)
     }
 
     fn tell(&self, options: ReadOptions<'_>, tell: &mut dyn FnMut(Told)) -> Result<(), Unreadable> {

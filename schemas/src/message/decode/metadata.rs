@@ -8,9 +8,9 @@ use super::error::{DecodeError, Problem};
 use super::fields::{Fields, expect_str};
 use crate::json::{Json, Object};
 use crate::message::block::{Origin, UnknownBlock};
-use crate::message::encode::WIRE_BLOCKS;
+use crate::message::encode::{TIME_SOURCE, WIRE_BLOCKS};
 use crate::message::{
-    ContentBlock, Message, MessageMetadata, MessageStatus, RoutingDecisionRecord, RoutingMode, Usage,
+    ContentBlock, Message, MessageMetadata, MessageStatus, RoutingDecisionRecord, RoutingMode, TimeSource, Usage,
 };
 
 pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeError> {
@@ -32,6 +32,15 @@ pub(super) fn metadata(json: Json<'_>) -> Result<MessageMetadata<'_>, DecodeErro
         team_id: fields.optional_text("team_id")?,
         unknown_fields: fields.rest(),
     })
+}
+
+/// Takes who gave the message's time out of the unknown fields.
+pub(super) fn restore_time_source(message: &mut Message<'_>) {
+    let noted = message.metadata.unknown_fields.get(TIME_SOURCE).and_then(Json::as_str);
+    if let Some(source) = noted.and_then(TimeSource::from_name) {
+        message.metadata.unknown_fields.remove(TIME_SOURCE);
+        message.created_at = message.created_at.given_by(source);
+    }
 }
 
 fn read_status(json: Json<'_>) -> Result<MessageStatus, DecodeError> {

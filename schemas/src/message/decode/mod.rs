@@ -107,6 +107,7 @@ fn message<'a>(
     if let Some(json) = fields.optional("metadata") {
         message.metadata = metadata::metadata(json).map_err(|error| error.inside("metadata"))?;
         metadata::restore_wire_blocks(&mut message);
+        metadata::restore_time_source(&mut message);
     }
     fields.optional("schema_version");
     message.unknown_fields = fields.rest();

@@ -30,7 +30,7 @@ pub use read::{NotAMessage, message_of_event};
 use super::block::{ContentBlock, ImageSource, Origin, ToolUseBlock, join_text};
 use super::encode::{self, Unknowns};
 use super::request::{StopReason, TokenUsage};
-use super::{Message, MessageStatus, Role, Timestamp};
+use super::{Message, MessageStatus, Role, TimeSource, Timestamp};
 use crate::address::ContentAddress;
 use crate::error::GrainError;
 use crate::grain::{
@@ -65,6 +65,7 @@ pub struct Draft<'m> {
     results: Vec<(&'m str, Object<'m>)>,
     unknown: usize,
     raw_arguments: usize,
+    time_source: TimeSource,
 }
 
 /// The grains of one message.
@@ -82,6 +83,8 @@ pub struct MessageGrains {
     pub unknown: usize,
     /// How many of its calls have arguments that are not a JSON object.
     pub raw_arguments: usize,
+    /// Who gave its time.
+    pub time_source: TimeSource,
 }
 
 impl<'m> Draft<'m> {
@@ -100,6 +103,7 @@ impl<'m> Draft<'m> {
             results: message.content.iter().filter_map(|block| result(message, block, note)).collect(),
             unknown: unknown_in(&message.content),
             raw_arguments: calls_of(message).filter(|call| call.raw_arguments().is_some()).count(),
+            time_source: message.created_at.source(),
         }
     }
 
@@ -128,6 +132,7 @@ impl<'m> Draft<'m> {
                 .collect::<Result<_, GrainError>>()?,
             unknown: self.unknown,
             raw_arguments: self.raw_arguments,
+            time_source: self.time_source,
         })
     }
 
@@ -154,6 +159,7 @@ pub struct SealedDraft {
     results: Vec<(String, OpenGrain)>,
     unknown: usize,
     raw_arguments: usize,
+    time_source: TimeSource,
 }
 
 #[derive(Debug, Clone)]
@@ -180,6 +186,7 @@ impl SealedDraft {
             results: self.results.into_iter().map(|(id, result)| Some((id, open(result)?))).collect::<Option<_>>()?,
             unknown: self.unknown,
             raw_arguments: self.raw_arguments,
+            time_source: self.time_source,
         })
     }
 
@@ -203,8 +210,8 @@ impl SealedDraft {
             }
         };
         let (parts, calls) = (Vec::new(), Vec::new());
-        let (unknown, raw_arguments) = (self.unknown, self.raw_arguments);
-        let mut linked = MessageGrains { event, parts, calls, orphans: 0, unknown, raw_arguments };
+        let (unknown, raw_arguments, time_source) = (self.unknown, self.raw_arguments, self.time_source);
+        let mut linked = MessageGrains { event, parts, calls, orphans: 0, unknown, raw_arguments, time_source };
         let from_event = linked.event.address;
         linked.parts.extend(self.thoughts.into_iter().map(|thought| thought.close(from_event)));
         for (id, call) in self.calls {
@@ -265,12 +272,23 @@ pub fn opaque_event(
     let mut context = Object::new();
     context.insert("msg:opaque", label);
     context.insert("msg:reason", reason);
+    mark_time(created_at, &mut context);
     event.insert("context", context);
     encode(event)
 }
 
 fn encode(grain: Object<'_>) -> Result<EncodedGrain, GrainError> {
     encode_object(grain, EncodeOptions::default())
+}
+
+/// The key of `context` that says who gave the grain's time; a time that was recorded has no mark.
+pub const TIME_SOURCE_KEY: &str = "msg:time_source";
+
+/// Notes in `context` who gave `time`, unless it was recorded.
+pub fn mark_time(time: Timestamp, context: &mut Object<'_>) {
+    if let Some(mark) = time.source().mark() {
+        context.insert(TIME_SOURCE_KEY, mark);
+    }
 }
 
 fn mark_orphan(result: &mut Object<'static>) {
@@ -365,6 +383,7 @@ fn context<'m>(message: &'m Message, note: Note<'m>) -> Object<'m> {
     context.insert("msg:id", &*message.id);
     context.insert("msg:status", metadata.status.as_str());
     context.insert("msg:schema_version", message.schema_version.to_string());
+    mark_time(message.created_at, &mut context);
     let texts = [("msg:team_id", &metadata.team_id), ("msg:provider", &metadata.provider)];
     for (key, text) in texts {
         if let Some(text) = text {
@@ -524,5 +543,6 @@ fn of_message<'m>(message: &'m Message) -> Object<'m> {
     if message.metadata.status != MessageStatus::Complete {
         context.insert("msg:status", message.metadata.status.as_str());
     }
+    mark_time(message.created_at, &mut context);
     context
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::super::block::{ImageBlock, ImageSource, ToolResultBlock, ToolUseBlock, UnknownBlock};
 use super::super::decode::{DecodeError, Mode, decode_message};
 use super::super::encode::{Unknowns, encode_blocks};
-use super::super::{ContentBlock, Message, MessageStatus, Origin, Role, Timestamp};
+use super::super::{ContentBlock, Message, MessageStatus, Origin, Role, TimeSource, Timestamp};
 use crate::json::{Json, Object};
 use crate::message::token_counts::token_usage_of;
 
@@ -57,7 +57,9 @@ pub fn message_of_event(event: &Json) -> Result<Message<'static>, NotAMessage> {
     }
     json.insert("metadata", metadata(event, &context, raw, &blocks)?);
     let json = Json::Object(json);
-    let (message, _) = decode_message(&json, Mode::Tolerant)?;
+    let (mut message, _) = decode_message(&json, Mode::Tolerant)?;
+    let given = context.text("time_source").and_then(TimeSource::from_name);
+    message.created_at = message.created_at.given_by(given.unwrap_or_default());
     Ok(message.into_owned())
 }
 
