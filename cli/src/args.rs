@@ -223,6 +223,10 @@ pub struct Ingest {
     /// How large standard input, a pipe or an object may be, which is spooled before it is read [default: 64G]
     #[arg(long, value_name = "SIZE")]
     pub max_source: Option<Size>,
+    /// Read all sources once more, whatever the lake knows of them. What it has comes in as a duplicate; a transcript that is
+    /// read by a newer version may bring other grains than before
+    #[arg(long)]
+    pub again: bool,
     /// Check everything and write nothing
     #[arg(long)]
     pub dry_run: bool,

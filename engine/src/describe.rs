@@ -79,7 +79,8 @@ pub struct SidecarDescription {
 /// [`EngineError::Delta`](crate::error::EngineError::Delta), [`EngineError::File`](crate::error::EngineError::File).
 pub async fn describe(lake: &Lake) -> Result<Description> {
     let mut tables = BTreeMap::new();
-    for table in [&lake.grains, &lake.state, &lake.rejects, &lake.audit] {
+    let described = [&lake.grains, &lake.state, &lake.rejects].into_iter().chain(&lake.sources);
+    for table in described.chain([&lake.audit]) {
         tables.insert(table.name(), describe_table(table)?);
     }
     let segments = lake.segments()?;

@@ -209,12 +209,11 @@ fn seal(location: &LakeLocation, file: &OpenFile, groups: Range<usize>, keys: &L
     Ok(WrittenSegment { id, data, file, sidecars: builder.finish() })
 }
 
-/// Seals the files of `rejects` and `state` for whose names `which` holds; answers how many there were.
+/// Seals the files of `rejects`, `state` and `sources` for whose names `which` holds; answers how many there were.
 async fn reseal_tables(lake: &mut Lake, keys: &LakeKeys, which: impl Fn(&str) -> bool) -> Result<u64> {
     let mut count = 0;
-    for is_state in [false, true] {
-        let table = |lake: &Lake| -> Table { if is_state { lake.state.clone() } else { lake.rejects.clone() } };
-        let mut own = table(lake);
+    let tables: Vec<Table> = [&lake.rejects, &lake.state].into_iter().chain(&lake.sources).cloned().collect();
+    for mut own in tables {
         let mut change = Change::default();
         for file in own.files()?.into_iter().filter(|file| which(&file.name)) {
             let open = OpenFile::open(lake, &own.path_of(&file.name)).await?;

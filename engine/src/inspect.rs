@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::error::{Context, Result};
 use crate::ingest::digests::footer_of;
 use crate::ingest::morsel::{Admitted, Beside, Content, Morsels, Next};
+use crate::ingest::sources::Listing;
 
 /// What is in a file.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -145,7 +146,7 @@ fn look_into(uri: String, bytes: SourceBytes, sample: usize) -> Inspection {
         // What is no container of grains is shown as the damaged grain that it would be.
         SourceKind::Blob | SourceKind::Transcript(_) => Content::Blob(bytes),
     };
-    let admitted = Admitted { id: String::new(), uri, content, beside: Beside::default() };
+    let admitted = Admitted::alone(Listing::of_file(uri), content, Beside::default());
     let mut morsels = Morsels::new(Arc::new(admitted), 0);
     let mut created: Option<(u32, u32)> = None;
     loop {

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, discover};
 use gristmill_engine::error::EngineError;
 use gristmill_engine::index::IndexKinds;
-use gristmill_engine::ingest::{IngestOptions, IngestProgress, OnError, ingest};
+use gristmill_engine::ingest::{IngestOptions, IngestProgress, IngestReport, OnError, ingest};
+use gristmill_queries::render::visible;
 use gristmill_schemas::grain::Mode;
 
 use super::Context;
@@ -30,6 +31,7 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
         },
         mode: if arguments.lenient { Mode::Lenient } else { Mode::Strict },
         retry_refused: arguments.retry_refused,
+        again: arguments.again,
         dry_run: arguments.dry_run,
         threads: context.threads(),
         max_source: arguments.max_source.map_or(DEFAULT_SPOOL_LIMIT, |limit| limit.0),
@@ -48,26 +50,51 @@ pub async fn run(context: &Context, arguments: Ingest) -> Result<Outcome, Failur
     drop(shown);
     let report = report.map_err(failure)?;
     printer.record(&report)?;
-    if report.rejected > 0 && !context.common.quiet {
-        eprintln!(
-            "{} refused; `gristmill sql \"SELECT source, ordinal, error_code, message FROM rejects\"` shows them",
-            report.rejected
-        );
-        if report.readable_rejects > 0 {
-            let retry = if options.dry_run { "" } else { " --retry-refused" };
-            eprintln!(
-                "`ingest --lenient{retry}` takes {} of them all the same, and marks them",
-                report.readable_rejects
-            );
-        }
+    if !context.common.quiet {
+        tell_skipped(&report, options.dry_run);
+        tell_rejected(&report, options.dry_run);
     }
-    match (report.unreadable_files, report.rejected) {
+    match (report.unreadable_files, report.rejected + report.skipped) {
         (0, 0) => Ok(Outcome::Done),
         (0, _) => Ok(Outcome::Problems),
         (files, _) => Err(Failure::environment(
             "sources that couldn't be read",
             &format!("{files}; the others are in the lake, and the same command takes these in once they can be read"),
         )),
+    }
+}
+
+/// Names the first sources that aren't understood, and says how to see all of them.
+fn tell_skipped(report: &IngestReport, dry_run: bool) {
+    if report.skipped == 0 {
+        return;
+    }
+    eprintln!("{} not understood, and not taken in:", report.skipped);
+    for skipped in &report.first_skipped {
+        eprintln!("  {}: {}", visible(&skipped.source), visible(&skipped.reason));
+    }
+    if report.skipped as usize > report.first_skipped.len() {
+        match dry_run {
+            true => eprintln!("  … without --dry-run the table `sources` lists them all"),
+            false => eprintln!(
+                "  … `gristmill sql \"SELECT source, reason FROM sources WHERE run_id = '{}' AND outcome = 'skipped'\"` lists them all",
+                report.run_id
+            ),
+        }
+    }
+}
+
+fn tell_rejected(report: &IngestReport, dry_run: bool) {
+    if report.rejected == 0 {
+        return;
+    }
+    eprintln!(
+        "{} refused; `gristmill sql \"SELECT source, ordinal, error_code, message FROM rejects\"` shows them",
+        report.rejected
+    );
+    if report.readable_rejects > 0 {
+        let retry = if dry_run { "" } else { " --retry-refused" };
+        eprintln!("`ingest --lenient{retry}` takes {} of them all the same, and marks them", report.readable_rejects);
     }
 }
 

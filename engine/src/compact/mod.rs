@@ -92,7 +92,8 @@ pub async fn compact(lake: &mut Lake, options: &CompactOptions, progress: Arc<Wo
         report.bytes_after += change.added.iter().map(|file| file.size).sum::<u64>();
         lake.grains.commit(change, "compact", COMMIT_ATTEMPTS).await?;
     }
-    for table in [&mut lake.state, &mut lake.rejects, &mut lake.audit] {
+    let small = [&mut lake.state, &mut lake.rejects].into_iter().chain(lake.sources.as_mut());
+    for table in small.chain([&mut lake.audit]) {
         if let Some(files) = records::merge(table, options.table_files).await? {
             report.tables.insert(table.name(), files);
         }

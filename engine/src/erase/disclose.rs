@@ -2,7 +2,7 @@
 
 use chrono::Utc;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{IdentityColumn, STATE, is_sealed};
+use gristmill_schemas::columns::{IdentityColumn, SOURCES, STATE, is_sealed};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Grain, Mode, Payload};
 use serde::Serialize;
 
@@ -13,6 +13,7 @@ use super::matcher::Matcher;
 use super::reason::{Bar, Reason, Reasons};
 use super::request::Request;
 use super::rows::OpenFile;
+use super::sources::ListedSource;
 use super::survey::Survey;
 use crate::error::{Context, Result};
 use crate::keys::Secret;
@@ -21,9 +22,10 @@ use crate::lake::Lake;
 /// One thing that is held about a person.
 #[derive(Debug, Clone, Serialize)]
 pub struct Disclosed {
-    /// `grains`, `rejects`, or `state` for a lifecycle event whose actor or reason names the person.
+    /// `grains`, `rejects`, `state` for a lifecycle event whose actor or reason names the person, or `sources` for a path or reason
+    /// that does.
     pub table: &'static str,
-    /// Its address; for refused input, that of its bytes.
+    /// Its address; for refused input, that of its bytes; for a source, its BLAKE3.
     pub content_address: String,
     /// Why it was found.
     pub found_by: Vec<&'static str>,
@@ -39,6 +41,9 @@ pub struct Disclosed {
     /// The event, where it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<Event>,
+    /// The row of `sources`, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<ListedSource>,
 }
 
 /// A lifecycle event that names a person.
@@ -99,7 +104,23 @@ pub async fn disclose(
     for (content_address, event) in super::state::naming(lake, &Matcher::new(request)).await? {
         let found_by = vec![Reason::Mention.name()];
         let (kept, grain, bytes_hex) = (None, None, None);
-        write(&Disclosed { table: STATE, content_address, found_by, kept, grain, bytes_hex, event: Some(event) })?;
+        write(&Disclosed {
+            table: STATE,
+            content_address,
+            found_by,
+            kept,
+            grain,
+            bytes_hex,
+            event: Some(event),
+            source: None,
+        })?;
+        count += 1;
+    }
+    for (content_address, listed) in super::sources::naming(lake, &Matcher::new(request)).await? {
+        let found_by = vec![Reason::Mention.name()];
+        let (kept, grain, bytes_hex, event) = (None, None, None, None);
+        let source = Some(listed);
+        write(&Disclosed { table: SOURCES, content_address, found_by, kept, grain, bytes_hex, event, source })?;
         count += 1;
     }
     let details = serde_json::json!({
@@ -128,5 +149,14 @@ fn disclosed(
     let bytes_hex = grain.is_none().then(|| hex::encode(bytes));
     let grain = grain.map(serde_json::value::RawValue::from_string).transpose().file("can't write", "a grain")?;
     let found_by = reasons.iter().map(|reason| reason.name()).collect();
-    Ok(Disclosed { table, content_address: address.to_string(), found_by, kept, grain, bytes_hex, event: None })
+    Ok(Disclosed {
+        table,
+        content_address: address.to_string(),
+        found_by,
+        kept,
+        grain,
+        bytes_hex,
+        event: None,
+        source: None,
+    })
 }

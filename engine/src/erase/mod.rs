@@ -13,7 +13,7 @@
 //! | `plan` | what would an erasure do? |
 //! | `run`, `journal` | in which order is it done, and how is a killed one finished? |
 //! | `by_key` | what goes with the keys that it is sealed with? |
-//! | `rewrite`, `state` | how are rows removed from each table? |
+//! | `rewrite`, `state`, `sources` | how are rows removed from each table? |
 //! | `needles`, `identifier_search`, `needle_forms`, `normalized`, `decoded`, `absence` | is anything left in any byte of the lake? |
 //! | `merkle`, `certificate` | how is that proven to others? |
 //! | `disclose` | what is handed out to a person who asks? |
@@ -43,6 +43,7 @@ pub(crate) mod rows;
 mod run;
 mod sessions;
 mod sifter;
+mod sources;
 mod state;
 mod survey;
 mod tombstone_copy;

@@ -21,15 +21,15 @@ use super::survey::Survey;
 use crate::error::{Context, EngineError, Result};
 use crate::lake::{Change, DataFile, Lake};
 
-/// What happens to the events of one file.
-struct Edits {
-    file: DataFile,
-    removed: HashSet<u32>,
-    blanked: BTreeMap<&'static str, HashSet<u32>>,
+/// What happens to the rows of one file.
+pub(super) struct Edits {
+    pub(super) file: DataFile,
+    pub(super) removed: HashSet<u32>,
+    pub(super) blanked: BTreeMap<&'static str, HashSet<u32>>,
 }
 
 /// How often the commit is tried again behind those of other writers.
-const ATTEMPTS: usize = 10;
+pub(super) const ATTEMPTS: usize = 10;
 
 /// Removes what `state` says of the grains that `survey` selects and of the people that `matcher` knows; answers how many
 /// events were removed or blanked.
@@ -66,7 +66,7 @@ pub(super) async fn erase(
 }
 
 impl Edits {
-    fn apply(&self, first: u32, batch: RecordBatch) -> Result<RecordBatch> {
+    pub(super) fn apply(&self, first: u32, batch: RecordBatch) -> Result<RecordBatch> {
         let rows = first..first + batch.num_rows() as u32;
         let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
         for (name, blanked) in &self.blanked {

@@ -1,14 +1,15 @@
 //! A batch: so many grains, in the order of the input, that make one segment.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
+use gristmill_connectors::source::SourceKind;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{RejectRow, StateRow};
+use gristmill_schemas::columns::{RejectRow, SourceRow, StateRow};
 use gristmill_schemas::container::IndexState;
 use gristmill_schemas::lifecycle::claims_of;
 
 use super::morsel::{Admitted, Morsel};
-use crate::lake::Progress;
+use super::sources::{Ended, Listing};
 
 /// When a batch is full.
 #[derive(Debug, Clone, Copy)]
@@ -30,28 +31,40 @@ pub(super) struct Batch {
     /// Where the sources of these states were read from, by their ids.
     pub(super) uris: HashMap<String, String>,
     /// How far each source is read when this batch is committed.
-    progress: Vec<Reached>,
+    pub(super) progress: Vec<Reached>,
+    /// Sources that end in this batch.
+    pub(super) ended: Vec<Ended>,
+    /// What became of sources that aren't read.
+    pub(super) listed: Vec<SourceRow>,
 }
 
 /// How far a batch reads a source.
 #[derive(Debug)]
-struct Reached {
-    source_id: String,
+pub(super) struct Reached {
+    pub(super) source_id: String,
+    /// The kind that it is read as.
+    pub(super) kind: Option<SourceKind>,
     /// The next grain to read, if the batch has grains of it.
-    next: Option<u64>,
-    /// True if it is read to its end.
-    is_complete: bool,
+    pub(super) next: Option<u64>,
 }
+
+/// Sources that aren't read, of which a batch lists at most so many.
+const LISTED_SOURCES: usize = 1 << 13;
 
 impl Batch {
     /// True if it holds nothing to commit.
     pub(super) fn is_empty(&self) -> bool {
-        self.morsels.is_empty() && self.rejects.is_empty() && self.states.is_empty() && self.progress.is_empty()
+        let is_listed = self.listed.is_empty() && self.ended.is_empty();
+        is_listed && self.morsels.is_empty() && self.rejects.is_empty() && self.states.is_empty()
     }
 
     /// How many grains still fit; 0 if it is full.
     pub(super) fn room(&self, limits: BatchLimits) -> usize {
-        if self.bytes >= limits.bytes { 0 } else { limits.grains.saturating_sub(self.grains) }
+        if self.bytes >= limits.bytes || self.listed.len() >= LISTED_SOURCES {
+            0
+        } else {
+            limits.grains.saturating_sub(self.grains)
+        }
     }
 
     /// Adds a morsel; its source is then read up to the morsel's end.
@@ -59,45 +72,36 @@ impl Batch {
         self.grains += morsel.len();
         self.bytes += morsel.bytes;
         let next = morsel.first + morsel.len() as u64;
-        self.reach(&morsel.source.id, |reached| reached.next = Some(next));
+        self.reach(&morsel.source, |reached| reached.next = Some(next));
         self.morsels.push(morsel);
     }
 
-    /// Notes that `source` is read to its end.
-    pub(super) fn complete(&mut self, source: &Admitted, now: i64) {
-        self.reach(&source.id, |reached| reached.is_complete = true);
+    /// Notes that `source`, which was read from its grain `first` on, is read to its end. Its entry in the ledger stays as it is if
+    /// `keeps_entry` says so.
+    pub(super) fn complete(&mut self, source: &Admitted, first: u64, keeps_entry: bool, now: i64) {
+        self.reach(source, |_| ());
         let states = source.manifest().flat_map(|(address, state)| states_of(address, state, &source.id, now));
         self.states.extend(states);
-        self.uris.insert(source.id.clone(), source.uri.clone());
+        self.uris.insert(source.id.clone(), source.listing.uri.clone());
+        self.ended.push(Ended::of(source, first, keeps_entry));
     }
 
-    /// Notes that a source is read to its end whose name is all that is known of it.
-    pub(super) fn complete_refused(&mut self, reject: RejectRow) {
-        self.reach(&reject.source_id, |reached| reached.is_complete = true);
+    /// Notes that a source as a whole is refused.
+    pub(super) fn complete_refused(&mut self, listing: Listing, reject: RejectRow) {
+        self.ended.push(Ended::refused(listing, reject.message.clone()));
         self.rejects.push(reject);
     }
 
-    /// Changes how far `source_id` is read. Sources are read one after another.
-    fn reach(&mut self, source_id: &str, change: impl FnOnce(&mut Reached)) {
-        match self.progress.last_mut().filter(|last| last.source_id == source_id) {
+    /// Changes how far `source` is read. Sources are read one after another.
+    fn reach(&mut self, source: &Admitted, change: impl FnOnce(&mut Reached)) {
+        match self.progress.last_mut().filter(|last| last.source_id == source.id) {
             Some(last) => change(last),
             None => {
-                let mut reached = Reached { source_id: source_id.to_owned(), next: None, is_complete: false };
+                let mut reached = Reached { source_id: source.id.clone(), kind: source.listing.kind, next: None };
                 change(&mut reached);
                 self.progress.push(reached);
             }
         }
-    }
-
-    /// How far each source is read. Those that are `held` aren't complete yet: some of their state is committed later.
-    pub(super) fn progress(&self, held: &BTreeSet<&str>) -> impl Iterator<Item = (&str, Progress)> {
-        self.progress.iter().filter_map(move |reached| {
-            let id = reached.source_id.as_str();
-            match reached.is_complete && !held.contains(id) {
-                true => Some((id, Progress::Complete)),
-                false => reached.next.map(|next| (id, Progress::Next(next))),
-            }
-        })
     }
 }
 

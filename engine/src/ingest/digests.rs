@@ -32,16 +32,15 @@ impl Digests {
         Digests { id: blake3_of(bytes, threads(wanted)).to_hex().to_string(), footer: None }
     }
 
-    /// Of each of `sources` whose bytes and kind are known, beside that kind. Containers are hashed on this thread, their footers side by
-    /// side.
+    /// Of each of `sources` whose bytes are known, beside its kind. Containers are hashed on this thread, their footers side by side.
     pub(super) fn of_each(
-        sources: &[Option<(&SourceBytes, SourceKind)>],
+        sources: &[Option<(&SourceBytes, Option<SourceKind>)>],
         wanted: usize,
-    ) -> Vec<Option<(SourceKind, Digests)>> {
-        let containers = sources.iter().flatten().filter(|(_, kind)| *kind == SourceKind::Container);
+    ) -> Vec<Option<(Option<SourceKind>, Digests)>> {
+        let containers = sources.iter().flatten().filter(|(_, kind)| *kind == Some(SourceKind::Container));
         let mut footers = footers_of(&containers.map(|(bytes, _)| *bytes).collect::<Vec<_>>()).into_iter();
-        let mut digests = |(bytes, kind): (&SourceBytes, SourceKind)| match kind {
-            SourceKind::Container => (kind, Digests { footer: footers.next(), ..Digests::of(bytes, 1) }),
+        let mut digests = |(bytes, kind): (&SourceBytes, Option<SourceKind>)| match kind {
+            Some(SourceKind::Container) => (kind, Digests { footer: footers.next(), ..Digests::of(bytes, 1) }),
             _ => (kind, Digests::of(bytes, wanted)),
         };
         sources.iter().map(|source| source.map(&mut digests)).collect()
@@ -133,7 +132,7 @@ mod tests {
             [300_000, 31, 32, 0, 1_000].into_iter().map(|length| content[..length].to_vec().into()).collect();
         let told: Vec<_> = sources
             .iter()
-            .zip([SourceKind::Container, SourceKind::Frames, SourceKind::Container, SourceKind::Container])
+            .zip([SourceKind::Container, SourceKind::Frames, SourceKind::Container, SourceKind::Container].map(Some))
             .map(Some)
             .chain([None])
             .collect();
@@ -146,7 +145,7 @@ mod tests {
                 assert_eq!(*found_kind, kind);
                 assert_eq!(found.id, blake3::hash(bytes).to_hex().to_string());
                 let footer = Sha256::digest(&bytes[..body_length(bytes)]).into();
-                assert_eq!(found.footer, (kind == SourceKind::Container).then_some(footer));
+                assert_eq!(found.footer, (kind == Some(SourceKind::Container)).then_some(footer));
             }
         }
     }

@@ -12,7 +12,8 @@
 //! * **prove**: open envelopes, hash (many at a time), decode, check. What fails becomes a reject with its bytes.
 //! * **plan**: drop grains that the lake or the batch has already, sort the rest. Only keys are held, not grains.
 //! * **write**: project each row group's grains, in order, from where they lie; encode; write; index.
-//! * **commit**: rejects and state first, `grains` last, with how far each source was read.
+//! * **sources**: what became of each source is a row of the table `sources`; one that brings nothing stays open.
+//! * **commit**: rejects, state and sources first, `grains` last, with how far each source was read.
 //! * **retry**: where the user asks for it, sources are read once more of which something was refused before.
 //!
 //! [`FileScan`] goes the same road up to the projection and stops there: a file as rows, without a lake.
@@ -35,11 +36,12 @@ mod report;
 mod retry;
 mod run;
 mod scan;
+pub(crate) mod sources;
 mod together;
 mod write;
 
 pub use crate::progress::WorkProgress as IngestProgress;
 pub use known::KnownAddresses;
-pub use report::{IngestReport, OnError};
+pub use report::{IngestReport, OnError, SkippedSource};
 pub use run::{IngestOptions, ingest};
 pub use scan::{FileScan, ScannedPart};

@@ -11,6 +11,8 @@ use gristmill_schemas::columns::RejectRow;
 use gristmill_schemas::container::{Container, Frame, IndexState, next_frame};
 use gristmill_schemas::error::GrainError;
 
+use super::sources::Listing;
+
 /// Grains of a morsel at most.
 const MORSEL_GRAINS: usize = 8_192;
 
@@ -28,6 +30,10 @@ pub(crate) struct Admitted {
     pub(crate) content: Content,
     /// What a transcript tells beside its grains.
     pub(crate) beside: Beside,
+    /// What is listed of it.
+    pub(crate) listing: Listing,
+    /// True if its reader understood it whether or not it brings a grain: another source may bring them.
+    pub(crate) understood: bool,
 }
 
 /// What a transcript tells beside its grains, and no blob can say of itself.
@@ -57,6 +63,12 @@ pub(crate) enum Content {
 }
 
 impl Admitted {
+    /// A source alone, whose grains are kept as `content` says.
+    pub(crate) fn alone(listing: Listing, content: Content, beside: Beside) -> Admitted {
+        let (id, uri) = (listing.id.clone().unwrap_or_default(), listing.uri.clone());
+        Admitted { id, uri, content, beside, listing, understood: false }
+    }
+
     /// Bytes of the source.
     pub(crate) fn length(&self) -> u64 {
         match &self.content {
@@ -189,6 +201,11 @@ impl Morsels {
     /// The source.
     pub(crate) fn source(&self) -> &Arc<Admitted> {
         &self.source
+    }
+
+    /// The place of the next grain in the source.
+    pub(crate) fn next_ordinal(&self) -> u64 {
+        self.next
     }
 
     /// Frames have no index: those that were read in an earlier run are passed over one by one.

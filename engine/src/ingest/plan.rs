@@ -11,10 +11,28 @@ use super::proven::{Place, ProvenBatch};
 pub(super) struct Plan {
     /// The grains in the order of their sort keys; equal keys in the order of their addresses.
     pub(super) order: Vec<Place>,
-    /// Grains that were left out because they are in the lake, or stand earlier in the batch.
+    /// What becomes of the grains of each morsel.
+    pub(super) fates: Vec<Fates>,
+}
+
+/// How many grains have which fate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Fates {
+    /// Grains that become rows.
+    pub(super) new: u64,
+    /// Grains that are left out because they are in the lake, or stand earlier in the batch.
     pub(super) duplicates: u64,
-    /// Grains that were left out because they were erased.
+    /// Grains that are left out because they were erased.
     pub(super) erased: u64,
+}
+
+impl Fates {
+    /// Adds those of other grains.
+    pub(super) fn add(&mut self, others: Fates) {
+        self.new += others.new;
+        self.duplicates += others.duplicates;
+        self.erased += others.erased;
+    }
 }
 
 /// What becomes of a grain.
@@ -40,19 +58,22 @@ pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses, coming: Option<&
     };
     let fates: Vec<Vec<Fate>> = morsels.par_iter().map(|morsel| morsel.rows.iter().map(fate_of).collect()).collect();
     let found: usize = fates.iter().map(Vec::len).sum();
-    let (mut duplicates, mut erased) = (0, 0);
+    let mut counted = Vec::with_capacity(morsels.len());
     let mut sortable = Vec::with_capacity(found);
     for (number, (morsel, fates)) in morsels.iter().zip(&fates).enumerate() {
+        let mut counts = Fates::default();
         for (at, (row, fate)) in morsel.rows.iter().zip(fates).enumerate() {
             match fate {
-                Fate::Erased => erased += 1,
-                Fate::Duplicate => duplicates += 1,
+                Fate::Erased => counts.erased += 1,
+                Fate::Duplicate => counts.duplicates += 1,
                 Fate::New => {
+                    counts.new += 1;
                     let place = Place { morsel: number as u32, row: at as u32 };
                     sortable.push(Sortable { person: batch.rank(number, row), created: row.created, place });
                 }
             }
         }
+        counted.push(counts);
     }
     sortable.par_sort_unstable_by(|left, right| {
         (left.person, left.created).cmp(&(right.person, right.created)).then_with(|| {
@@ -60,7 +81,7 @@ pub(super) fn plan(batch: &ProvenBatch, known: &KnownAddresses, coming: Option<&
             address(left).cmp(&address(right))
         })
     });
-    Plan { order: sortable.into_iter().map(|row| row.place).collect(), duplicates, erased }
+    Plan { order: sortable.into_iter().map(|row| row.place).collect(), fates: counted }
 }
 
 /// A row by what orders it, as numbers: comparing them touches no other memory.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use gristmill_connectors::transcript::grains::GrainCounts;
 use serde::Serialize;
 
+use super::plan::Fates;
+
 /// What to do with input that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnError {
@@ -20,8 +22,13 @@ pub enum OnError {
 pub struct IngestReport {
     /// Sources that were read.
     pub files: u64,
-    /// Sources that were passed over because the lake has taken them in before, or because they are of no known kind.
-    pub skipped_files: u64,
+    /// Sources that weren't read because the lake has taken them in before.
+    pub known: u64,
+    /// Sources that aren't understood: of no kind that is read, or without anything of the kind that they were read as.
+    pub skipped: u64,
+    /// The first of them, each with the reason. The table `sources` has all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub first_skipped: Vec<SkippedSource>,
     /// Sources that the system or a store didn't let be read.
     pub unreadable_files: u64,
     /// Grains that were found.
@@ -55,13 +62,41 @@ pub struct IngestReport {
     pub grains_per_second: f64,
     /// The version of `grains` after the run.
     pub version: u64,
+    /// The name of the run, which its rows in `sources` have in common.
+    pub run_id: String,
 }
+
+/// A source that isn't understood.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SkippedSource {
+    /// Where it was read from.
+    pub source: String,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// Sources that aren't understood, of which a report has at most so many.
+const FIRST_SKIPPED: usize = 5;
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
 impl IngestReport {
+    /// Counts a source that isn't understood.
+    pub(super) fn skip(&mut self, source: &str, reason: &str) {
+        self.skipped += 1;
+        if self.first_skipped.len() < FIRST_SKIPPED {
+            self.first_skipped.push(SkippedSource { source: source.to_owned(), reason: reason.to_owned() });
+        }
+    }
+
+    /// Counts the grains that aren't written.
+    pub(super) fn leave_out(&mut self, fates: &[Fates]) {
+        self.duplicates += fates.iter().map(|fates| fates.duplicates).sum::<u64>();
+        self.erased += fates.iter().map(|fates| fates.erased).sum::<u64>();
+    }
+
     /// Counts a refusal.
     pub(super) fn refuse(&mut self, code: &str) {
         self.rejected += 1;

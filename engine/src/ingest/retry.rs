@@ -3,7 +3,7 @@
 //! What the lake has of them already is a duplicate, and what is refused again stands in `rejects` already. What isn't refused any more
 //! leaves `rejects` when all is read; if the run is killed before, the next such run does it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
@@ -20,20 +20,27 @@ pub(super) const REFUSAL: [&str; 2] = ["source_id", "ordinal"];
 /// What is known of the sources that are read once more.
 #[derive(Debug, Default)]
 pub(super) struct Retry {
-    sources: HashSet<String>,
+    /// Each with whether the ledger's entry of it stays as it is.
+    sources: HashMap<String, bool>,
     /// What was refused of them again.
     refused: HashSet<(String, i64)>,
 }
 
 impl Retry {
-    /// Notes that `source` is read once more.
-    pub(super) fn begin(&mut self, source: &str) {
-        self.sources.insert(source.to_owned());
+    /// Notes that `source` is read once more. The ledger's entry of it stays as it is if `keeps_entry` says so: if the run is killed, it
+    /// is as if there hadn't been one.
+    pub(super) fn begin(&mut self, source: &str, keeps_entry: bool) {
+        self.sources.insert(source.to_owned(), keeps_entry);
+    }
+
+    /// True if the ledger's entry of `source` stays as it is.
+    pub(super) fn keeps(&self, source: &str) -> bool {
+        self.sources.get(source) == Some(&true)
     }
 
     /// True if `source` is read once more.
     pub(super) fn has(&self, source: &str) -> bool {
-        self.sources.contains(source)
+        self.sources.contains_key(source)
     }
 
     /// Notes `reject`, which stays refused if it is of such a source.

@@ -12,30 +12,31 @@ use futures::{FutureExt, StreamExt, stream};
 use gristmill_connectors::source::{DEFAULT_SPOOL_LIMIT, Source, SourceKind, SpoolOptions};
 use gristmill_connectors::transcript::grains::GrainCounts;
 use gristmill_schemas::address::ContentAddress;
-use gristmill_schemas::columns::{RejectRow, StateRow};
+use gristmill_schemas::columns::{RejectRow, SourceOutcome, SourceRow, StateRow};
 use gristmill_schemas::container::ContainerLimits;
 use gristmill_schemas::error::{ErrorCode, GrainError};
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, Mode};
 use gristmill_schemas::sign::{KeyResolver, SelfContained};
 use rayon::prelude::*;
 
-use super::admit::{Admission, Door, arrivals};
+use super::admit::{Admission, Again, Door, arrivals};
 use super::batch::{Batch, BatchLimits};
 use super::claims;
 use super::digests::hashed_together;
 use super::known::KnownAddresses;
 use super::morsel::{Admitted, Morsels, Next};
-use super::plan::plan;
+use super::plan::{Fates, plan};
 use super::prove::{Judgement, Refusal, prove};
 use super::proven::ProvenBatch;
 use super::report::{IngestReport, OnError};
 use super::retry::{REFUSAL, Retry, refusals};
+use super::sources::{Listing, Register};
 use super::together::arrange;
 use super::write::{Run, address_index, write};
 use crate::error::{Context, EngineError, Result};
 use crate::index::IndexKinds;
 use crate::keys::LakeKeys;
-use crate::lake::{Change, Lake, Ledger, Progress, transaction_name};
+use crate::lake::{Change, Lake, Ledger, Progress, Taken, transaction_name};
 use crate::progress::WorkProgress;
 use crate::segment::{AddressIndex, WrittenSegment};
 
@@ -50,6 +51,8 @@ pub struct IngestOptions {
     pub mode: Mode,
     /// Reads sources of grains again of which something was refused before.
     pub retry_refused: bool,
+    /// Reads every source once more, whatever the lake knows of it.
+    pub again: bool,
     /// Proves everything and writes nothing.
     pub dry_run: bool,
     /// Threads for proving and writing; 0 for one per core.
@@ -71,6 +74,7 @@ impl Default for IngestOptions {
             on_error: OnError::default(),
             mode: Mode::default(),
             retry_refused: false,
+            again: false,
             dry_run: false,
             threads: 0,
             memory: DEFAULT_MEMORY,
@@ -120,7 +124,6 @@ pub async fn ingest(
             run.take(admission).await?;
         }
     }
-    run.strays.tell();
     let mut report = run.end().await?;
     report.took(started.elapsed());
     Ok(report)
@@ -142,45 +145,13 @@ struct Ingest<'l> {
     writing: Option<Writing>,
     limits: BatchLimits,
     now: i64,
-    strays: Strays,
+    register: Register,
     report: IngestReport,
-}
-
-/// Files that hold nothing to take in, as folders have them. They are told in one line, however many they are.
-#[derive(Debug, Default)]
-struct Strays {
-    count: u64,
-    /// The first few.
-    names: Vec<String>,
-}
-
-/// Strays that are named.
-const STRAYS_NAMED: usize = 4;
-
-impl Strays {
-    fn add(&mut self, uri: String) {
-        tracing::debug!(source = uri, "passed over");
-        self.count += 1;
-        if self.names.len() < STRAYS_NAMED {
-            self.names.push(uri);
-        }
-    }
-
-    fn tell(&self) {
-        if self.count > 0 {
-            let more = if self.count as usize > self.names.len() { " …" } else { "" };
-            tracing::warn!(
-                "{} passed over, neither containers, frames, grains nor transcripts: {}{more}",
-                self.count,
-                self.names.join(", ")
-            );
-        }
-    }
 }
 
 /// What writing a segment yields: the grains for another attempt, the segment if there is anything new, and what was left
 /// out.
-type Written = (Arc<ProvenBatch>, Option<WrittenSegment>, LeftOut);
+type Written = (Arc<ProvenBatch>, Option<WrittenSegment>, Vec<Fates>);
 
 /// A batch whose segment is being written.
 struct Writing {
@@ -212,6 +183,9 @@ impl<'l> Ingest<'l> {
             .thread_name(|number| format!("ingest-{number}"))
             .build()
             .file("can't start", "threads")?;
+        let now = Utc::now().timestamp_micros();
+        let register = Register::new(now);
+        let report = IngestReport { run_id: register.run_id().to_owned(), ..IngestReport::default() };
         Ok(Ingest {
             lake,
             options: options.clone(),
@@ -224,66 +198,90 @@ impl<'l> Ingest<'l> {
             batch: Batch::default(),
             writing: None,
             limits: BatchLimits { grains: SEGMENT_GRAINS, bytes: (options.memory / 4).clamp(1 << 20, 1 << 30) },
-            now: Utc::now().timestamp_micros(),
-            strays: Strays::default(),
-            report: IngestReport::default(),
+            now,
+            register,
+            report,
         })
     }
 
     async fn door(&mut self) -> Result<Door> {
         let ledger = Ledger::load(&self.lake.grains).await?;
-        let (told, retried) = told(self.lake, &ledger, self.options.retry_refused).await?;
+        let again = self.options.again;
+        let (told, retried) = told(self.lake, &ledger, self.options.retry_refused || again).await?;
+        self.register.load(self.lake, &ledger).await?;
+        let refused = told.iter().map(|(source, _)| source.clone()).collect();
         self.told = told;
         let limits = ContainerLimits { region: self.options.memory / 2, ..ContainerLimits::default() };
         let (kind, threads) = (self.options.kind, self.options.threads);
         let in_memory = self.lake.is_encrypted().then_some((self.options.memory / HELD_SHARE) as u64);
         let spool = SpoolOptions { limit: self.options.max_source, in_memory };
-        Ok(Door { ledger: Arc::new(ledger), retried: Arc::new(retried), kind, limits, threads, spool, now: self.now })
+        Ok(Door {
+            ledger: Arc::new(ledger),
+            retried: Arc::new(retried),
+            refused: Arc::new(refused),
+            again,
+            kind,
+            limits,
+            threads,
+            spool,
+            now: self.now,
+        })
     }
 
     /// Takes in what was admitted, batch by batch.
     async fn take(&mut self, admission: Admission) -> Result<()> {
         match admission {
-            Admission::Known { length } => self.skip(length),
-            Admission::OfNoKind { uri, length } => {
-                self.strays.add(uri);
-                self.skip(length);
+            Admission::Known(listing) => {
+                self.report.known += 1;
+                self.list(listing, SourceOutcome::Known, None).await
             }
-            Admission::Unreadable { cause, .. } if self.options.on_error == OnError::Fail => return Err(cause.into()),
-            Admission::Unreadable { cause, length } => {
+            Admission::NotUnderstood { listing, reason } => {
+                self.report.skip(&listing.uri, &reason);
+                self.list(listing, SourceOutcome::Skipped, Some(reason)).await
+            }
+            Admission::Unreadable { cause, .. } if self.options.on_error == OnError::Fail => Err(cause.into()),
+            Admission::Unreadable { cause, listing } => {
                 tracing::warn!("{cause}");
                 self.report.unreadable_files += 1;
-                WorkProgress::add(&self.progress.bytes, length);
+                self.list(listing, SourceOutcome::Unreadable, Some(cause.to_string())).await
             }
-            Admission::Refused { reject, error, length } => {
+            Admission::Refused { reject, error, listing } => {
                 if self.options.on_error == OnError::Fail {
                     return Err(EngineError::Refused { source_uri: reject.source, error });
                 }
                 self.report.files += 1;
-                self.report.bytes += length;
+                self.report.bytes += listing.size;
                 self.report.refuse(error.code.name());
                 WorkProgress::add(&self.progress.rejected, 1);
-                WorkProgress::add(&self.progress.bytes, length);
-                self.batch.complete_refused(*reject);
+                WorkProgress::add(&self.progress.bytes, listing.size);
+                self.batch.complete_refused(listing, *reject);
+                Ok(())
             }
             Admission::Granted { source, next, again } => {
-                if again {
-                    self.retry.begin(&source.id);
+                match again {
+                    Again::No => {}
+                    Again::Anew => self.retry.begin(&source.id, false),
+                    Again::Known => self.retry.begin(&source.id, true),
                 }
                 self.report.files += 1;
                 self.report.bytes += source.length();
-                self.read(Morsels::new(source, next)).await?;
+                self.read(Morsels::new(source, next)).await
             }
+        }
+    }
+
+    /// Lists a source that isn't read.
+    async fn list(&mut self, listing: Listing, outcome: SourceOutcome, reason: Option<String>) -> Result<()> {
+        WorkProgress::add(&self.progress.bytes, listing.size);
+        self.batch.listed.push(self.register.row(listing, outcome, reason));
+        if self.batch.room(self.limits) == 0 {
+            self.flush().await?;
         }
         Ok(())
     }
 
-    fn skip(&mut self, length: u64) {
-        self.report.skipped_files += 1;
-        WorkProgress::add(&self.progress.bytes, length);
-    }
-
     async fn read(&mut self, mut morsels: Morsels) -> Result<()> {
+        let first = morsels.next_ordinal();
         self.refuse_lines(morsels.source())?;
         self.report.transcripts.add(morsels.source().beside.counts);
         loop {
@@ -304,7 +302,8 @@ impl<'l> Ingest<'l> {
                 self.flush().await?;
             }
         }
-        self.batch.complete(morsels.source(), self.now);
+        let keeps_entry = self.retry.keeps(&morsels.source().id);
+        self.batch.complete(morsels.source(), first, keeps_entry, self.now);
         Ok(())
     }
 
@@ -335,6 +334,14 @@ impl<'l> Ingest<'l> {
                 raw_arguments,
                 opaque_exchanges,
                 "not all of the transcripts is understood; what isn't is kept as it is"
+            );
+        }
+        let GrainCounts { dated_by_file, messages, .. } = self.report.transcripts;
+        if dated_by_file > 0 {
+            tracing::warn!(
+                dated_by_file,
+                messages,
+                "messages without a time of their own have that of their file; `time_source` marks them, and no latency is computed from it"
             );
         }
         self.report.version = self.lake.grains.version();
@@ -410,7 +417,8 @@ impl<'l> Ingest<'l> {
         for attempt in 0..COMMIT_ATTEMPTS {
             let (proven, segment, left_out) = written;
             let (late, early) = self.late_closings(&batch, &proven);
-            match self.commit(&batch, segment, &early, &held_by(&late)).await {
+            let states = States { early: &early, held: &held_by(&late) };
+            match self.commit(&batch, (&proven, &left_out), segment, states).await {
                 // Another writer was faster: what it brought in must not come in twice.
                 Err(EngineError::Conflict(_)) => {
                     self.look_again().await?;
@@ -418,11 +426,10 @@ impl<'l> Ingest<'l> {
                 }
                 Err(error) => return Err(error),
                 Ok(Committed { grains, version }) => {
-                    self.report.duplicates += left_out.duplicates;
-                    self.report.erased += left_out.erased;
+                    self.report.leave_out(&left_out);
                     self.report.grains_written += grains;
                     WorkProgress::add(&self.progress.committed, grains);
-                    let last = self.commit_late(&late, version).await?;
+                    let last = self.commit_late(&batch, &late, version).await?;
                     // One that came right behind is seen by the handle already, and would be no conflict any more.
                     let followed = self.lake.grains.version() > last;
                     if followed {
@@ -490,12 +497,11 @@ impl<'l> Ingest<'l> {
             .start(move |work| {
                 let plan = plan(&proven, &work.known, None);
                 let index = AddressIndex::open(address_index(proven.morsels(), &plan).into());
-                Ok((index.file("can't index", "addresses")?, plan.order.len(), LeftOut::of(&plan)))
+                Ok((index.file("can't index", "addresses")?, plan.order.len(), plan.fates))
             })
             .await?;
         self.known.pretend(index);
-        self.report.duplicates += left_out.duplicates;
-        self.report.erased += left_out.erased;
+        self.report.leave_out(&left_out);
         self.report.grains_written += rows as u64;
         Ok(())
     }
@@ -527,27 +533,30 @@ impl<'l> Ingest<'l> {
 
     /// Commits `late` claims, whose successors are in `grains` since `version`, and then that their sources are complete: a run that is
     /// killed before that reads the ends of these sources again, and the claims with them. Returns the version of `grains` after it.
-    async fn commit_late(&mut self, late: &[&StateRow], version: u64) -> Result<u64> {
+    async fn commit_late(&mut self, batch: &Batch, late: &[&StateRow], version: u64) -> Result<u64> {
         if late.is_empty() {
             return Ok(version);
         }
         self.append_states(late).await?;
         let held = held_by(late);
-        let ids = held.iter().filter(|id| !self.retry.has(id));
-        let progress = ids.map(|id| (transaction_name(id), Progress::Complete.to_version())).collect();
+        let reached = batch.progress.iter().filter(|reached| held.contains(reached.source_id.as_str()));
+        let reached = reached.filter(|reached| !self.retry.keeps(&reached.source_id));
+        let complete = |kind| Taken { progress: Progress::Complete, kind }.to_version();
+        let progress = reached.map(|reached| (transaction_name(&reached.source_id), complete(reached.kind))).collect();
         let change = Change { progress, ..Change::default() };
         let committed = self.lake.grains.commit(change, "ingest", COMMIT_ATTEMPTS).await?;
         // Whatever came in between was brought by others.
         Ok(if committed == version + 1 { committed } else { version })
     }
 
-    /// Commits a batch: rejects and `states` first, `grains` last. Sources that are `held` aren't complete after it.
+    /// Commits a batch: rejects, the early states and sources first, `grains` last. `proven` are its grains, with what becomes of those
+    /// of each morsel.
     async fn commit(
         &mut self,
         batch: &Batch,
+        proven: (&ProvenBatch, &[Fates]),
         segment: Option<WrittenSegment>,
-        states: &[&StateRow],
-        held: &BTreeSet<&str>,
+        states: States<'_>,
     ) -> Result<Committed> {
         // The segment's files come to the disk meanwhile; nobody sees them before the last commit.
         let publishing = segment.map(|segment| (segment.id.clone(), tokio::spawn(self.lake.publishing(segment))));
@@ -561,11 +570,14 @@ impl<'l> Ingest<'l> {
             .cloned()
             .collect();
         self.append_rejects(&rejects).await?;
-        self.append_states(states).await?;
+        self.append_states(states.early).await?;
+        let account = self.register.account(proven, batch, states.held);
+        let rows: Vec<SourceRow> = batch.listed.iter().chain(&account.rows).cloned().collect();
+        self.register.append(self.lake, &rows).await?;
         let mut change = Change { changes_rows: true, ..Change::default() };
         // A source that is read once more stays known: if the run is killed, it is as if there hadn't been one.
-        let progress = batch.progress(held).filter(|(id, _)| !self.retry.has(id));
-        change.progress = progress.map(|(id, progress)| (transaction_name(id), progress.to_version())).collect();
+        let taken = account.taken.iter().filter(|(id, _)| !self.retry.keeps(id));
+        change.progress = taken.map(|(id, taken)| (transaction_name(id), taken.to_version())).collect();
         let mut committed = Committed { grains: 0, version: self.lake.grains.version() };
         let mut index = None;
         if let Some((id, published)) = publishing {
@@ -581,6 +593,7 @@ impl<'l> Ingest<'l> {
             self.known.add(id, index);
         }
         batch.rejects.iter().for_each(|reject| self.retry.note(reject));
+        self.register.committed(account, &batch.ended);
         Ok(committed)
     }
 
@@ -609,22 +622,17 @@ impl<'l> Ingest<'l> {
     }
 }
 
+/// The lifecycle state of a batch that is committed ahead of its grains, and the sources of what is committed after them: these aren't
+/// complete before that.
+#[derive(Clone, Copy)]
+struct States<'s> {
+    early: &'s [&'s StateRow],
+    held: &'s BTreeSet<&'s str>,
+}
+
 /// The sources of `late` claims.
 fn held_by<'r>(late: &[&'r StateRow]) -> BTreeSet<&'r str> {
     late.iter().filter_map(|row| row.source_id.as_deref()).collect()
-}
-
-/// Grains that aren't written.
-#[derive(Debug, Clone, Copy)]
-struct LeftOut {
-    duplicates: u64,
-    erased: u64,
-}
-
-impl LeftOut {
-    fn of(plan: &super::plan::Plan) -> LeftOut {
-        LeftOut { duplicates: plan.duplicates, erased: plan.erased }
-    }
 }
 
 /// What a job on the run's threads needs.
@@ -680,11 +688,11 @@ impl Work {
         self.known.release();
         drop(coming);
         if plan.order.is_empty() {
-            return Ok((proven, None, LeftOut::of(&plan)));
+            return Ok((proven, None, plan.fates));
         }
         let run = Run { payload_limit: DEFAULT_PAYLOAD_LIMIT, now: self.now, keys: self.keys.as_deref() };
         let segment = write(&self.location, proven.morsels(), &plan, run, self.options.indexes)?;
-        Ok((proven, Some(segment), LeftOut::of(&plan)))
+        Ok((proven, Some(segment), plan.fates))
     }
 }
 

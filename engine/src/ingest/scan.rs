@@ -55,18 +55,25 @@ impl FileScan {
         let now = Utc::now().timestamp_micros();
         let uri = source.uri.clone();
         let limits = ContainerLimits::default();
-        let spool = SpoolOptions::default();
-        let door = Door { ledger: Arc::default(), retried: Arc::default(), kind, limits, threads: 0, spool, now };
+        let door = Door {
+            ledger: Arc::default(),
+            retried: Arc::default(),
+            refused: Arc::default(),
+            again: false,
+            kind,
+            limits,
+            threads: 0,
+            spool: SpoolOptions::default(),
+            now,
+        };
         let refused = |error| EngineError::Refused { source_uri: uri.clone(), error };
         let admitted = match door.admit(Arrival::Beside(vec![source])).await?.pop() {
             Some(Admission::Granted { source, .. }) => source,
             Some(Admission::Unreadable { cause, .. }) => return Err(cause.into()),
             Some(Admission::Refused { error, .. }) => return Err(refused(error)),
-            Some(Admission::OfNoKind { .. } | Admission::Known { .. }) | None => {
-                return Err(refused(GrainError::corrupt(
-                    0,
-                    "it is neither a container, frames, a grain nor a transcript",
-                )));
+            Some(Admission::NotUnderstood { reason, .. }) => return Err(refused(GrainError::corrupt(0, reason))),
+            Some(Admission::Known(_)) | None => {
+                return Err(refused(GrainError::corrupt(0, "there is nothing to read")));
             }
         };
         if let Some(first) = admitted.beside.refused.first() {

@@ -16,13 +16,12 @@ use gristmill_connectors::transcript::grains::{Linker, survey};
 use gristmill_connectors::transcript::kind::TranscriptKind;
 use gristmill_connectors::transcript::read::ReadOptions;
 use gristmill_connectors::transcript::tree::{PLACE_BYTES, Tree};
-use gristmill_schemas::message::Timestamp;
+use gristmill_schemas::message::{TimeSource, Timestamp};
 use tokio::sync::oneshot;
 
 use super::admit::Door;
 use super::digests::Digests;
 use crate::error::{Context, Result};
-use crate::lake::Progress;
 
 /// Files that are looked at ahead of the one whose sights are put together.
 const AHEAD: usize = 4;
@@ -34,6 +33,8 @@ const MEMORY_SHARE: usize = 4;
 pub(super) struct Turn {
     pub(super) kind: TranscriptKind,
     pub(super) digests: Digests,
+    /// True if the first pass saw a message in it.
+    pub(super) understood: bool,
     /// What the first pass saw in all files that are read together.
     pub(super) tree: Arc<Tree>,
     /// Which of them this one is.
@@ -52,12 +53,22 @@ struct Candidate {
     is_new: bool,
 }
 
+/// A file of a group.
+struct Member {
+    candidate: Candidate,
+    /// When its first message was said.
+    begins: Timestamp,
+    /// Its number in the group.
+    number: u32,
+    /// True if there is a message in it.
+    understood: bool,
+}
+
 /// Files that are read together.
 #[derive(Default)]
 struct Group {
     tree: Tree,
-    /// Each with its beginning and its number in the group.
-    files: Vec<(Candidate, Timestamp, u32)>,
+    files: Vec<Member>,
 }
 
 /// Puts `sources` in the order in which they are read, each with its turn if it is read together with others.
@@ -111,7 +122,7 @@ async fn identify(index: usize, kind: TranscriptKind, source: Source, door: Door
     let bytes = fetch(&source).await?;
     let identify = move || {
         let digests = Digests::of(&bytes, door.threads);
-        let is_new = door.ledger.progress(&digests.id) != Some(Progress::Complete);
+        let is_new = door.approach(&digests.id, SourceKind::Transcript(kind)).is_some();
         Candidate { index, kind, digests, is_new }
     };
     tokio::task::spawn_blocking(identify).await.file("can't read", "a source")
@@ -132,8 +143,9 @@ async fn groups(candidates: Vec<Candidate>, sources: &[Source], door: &Door, pla
             groups.push(std::mem::take(&mut group));
         }
         let begins = tree.begins().unwrap_or(Timestamp::from_micros(i64::MAX));
+        let understood = !tree.is_empty();
         group.tree.merge(tree);
-        group.files.push((candidate, begins, number));
+        group.files.push(Member { candidate, begins, number, understood });
     }
     groups.push(group);
     Ok(groups)
@@ -142,7 +154,7 @@ async fn groups(candidates: Vec<Candidate>, sources: &[Source], door: &Door, pla
 async fn scan(candidate: Candidate, source: Source, threads: usize, number: u32) -> Result<(Candidate, Tree, u32)> {
     let bytes = fetch(&source).await?;
     let scan = move || {
-        let fallback = Timestamp::from_millis(source.modified.unwrap_or(0));
+        let fallback = Timestamp::from_millis(source.modified.unwrap_or(0)).given_by(TimeSource::File);
         let options = ReadOptions { fallback, threads, ..ReadOptions::default() };
         let tree = survey(&bytes, candidate.kind, options, number);
         bytes.release(0..bytes.len());
@@ -157,22 +169,23 @@ fn in_order(sources: Vec<Source>, groups: Vec<Group>) -> Vec<(Source, Option<Tur
     let mut at: Vec<Option<(Source, Option<Turn>)>> = left.iter().map(|_| None).collect();
     for Group { tree, mut files } in groups {
         let tree = Arc::new(tree);
-        let mut places: Vec<usize> = files.iter().map(|(candidate, ..)| candidate.index).collect();
+        let mut places: Vec<usize> = files.iter().map(|member| member.candidate.index).collect();
         places.sort_unstable();
-        files.sort_by(|(left, begins, _), (right, later, _)| {
-            (begins, &left.digests.id).cmp(&(later, &right.digests.id))
+        files.sort_by(|left, right| {
+            let (one, two) = (&left.candidate.digests.id, &right.candidate.digests.id);
+            (left.begins, one).cmp(&(right.begins, two))
         });
         let (first, mut linker) = oneshot::channel();
         // Nobody has read anything yet; whoever doesn't come for it doesn't need it.
         let _ = first.send(Linker::default());
         let last = files.len().saturating_sub(1);
-        for (place, (candidate, _, file)) in files.into_iter().enumerate() {
+        for (place, Member { candidate, number: file, understood, .. }) in files.into_iter().enumerate() {
             let Some(source) = left.get_mut(candidate.index).and_then(Option::take) else { continue };
             let (next, following) = oneshot::channel();
             let mine = std::mem::replace(&mut linker, following);
             let Candidate { kind, digests, .. } = candidate;
             let next = (place != last).then_some(next);
-            let turn = Turn { kind, digests, tree: Arc::clone(&tree), file, linker: mine, next };
+            let turn = Turn { kind, digests, understood, tree: Arc::clone(&tree), file, linker: mine, next };
             if let Some(slot) = places.get(place).and_then(|place| at.get_mut(*place)) {
                 *slot = Some((source, Some(turn)));
             }

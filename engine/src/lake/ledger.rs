@@ -11,6 +11,7 @@ use arrow::array::{Array, AsArray, StructArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use bytes::Bytes;
+use gristmill_connectors::source::SourceKind;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
@@ -29,20 +30,37 @@ pub enum Progress {
     Complete,
 }
 
-impl Progress {
+/// What the lake knows of a source: how far it was read, and as what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// How far.
+    pub progress: Progress,
+    /// The kind that it was read as; `None` if an earlier version took it in, which didn't note that.
+    pub kind: Option<SourceKind>,
+}
+
+/// The bits of a version that hold an ordinal; all of them set mean the end of the source. The kind's code stands above them.
+const ORDINAL_BITS: u32 = 48;
+const ORDINALS: i64 = (1 << ORDINAL_BITS) - 1;
+
+impl Taken {
     /// As the version of an application transaction.
     pub fn to_version(self) -> i64 {
-        match self {
-            Progress::Next(ordinal) => i64::try_from(ordinal).unwrap_or(i64::MAX - 1),
-            Progress::Complete => i64::MAX,
-        }
+        let ordinal = match self.progress {
+            Progress::Next(ordinal) => i64::try_from(ordinal).unwrap_or(ORDINALS).min(ORDINALS - 1),
+            Progress::Complete => ORDINALS,
+        };
+        i64::from(self.kind.map_or(0, SourceKind::code)) << ORDINAL_BITS | ordinal
     }
 
-    fn from_version(version: i64) -> Progress {
-        match version {
-            i64::MAX => Progress::Complete,
-            version => Progress::Next(version.max(0) as u64),
-        }
+    fn from_version(version: i64) -> Taken {
+        let version = version.max(0);
+        let kind = u8::try_from(version >> ORDINAL_BITS).ok().and_then(SourceKind::from_code);
+        let progress = match version & ORDINALS {
+            ORDINALS => Progress::Complete,
+            ordinal => Progress::Next(ordinal as u64),
+        };
+        Taken { progress, kind }
     }
 }
 
@@ -56,7 +74,7 @@ const NAME_PREFIX: &str = "gristmill:source:";
 /// The sources of a lake.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    sources: HashMap<String, Progress>,
+    sources: HashMap<String, Taken>,
 }
 
 impl Ledger {
@@ -85,17 +103,22 @@ impl Ledger {
 
     /// How far `source_id` was read; `None` if never.
     pub fn progress(&self, source_id: &str) -> Option<Progress> {
+        self.taken(source_id).map(|taken| taken.progress)
+    }
+
+    /// How far `source_id` was read, and as what; `None` if never.
+    pub fn taken(&self, source_id: &str) -> Option<Taken> {
         self.sources.get(source_id).copied()
     }
 
     /// The sources and how far each was read, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Progress)> {
-        self.sources.iter().map(|(source, progress)| (&**source, *progress))
+        self.sources.iter().map(|(source, taken)| (&**source, taken.progress))
     }
 
     fn note(&mut self, name: &str, version: i64) {
         if let Some(source) = name.strip_prefix(NAME_PREFIX) {
-            self.sources.insert(source.to_owned(), Progress::from_version(version));
+            self.sources.insert(source.to_owned(), Taken::from_version(version));
         }
     }
 
@@ -165,6 +188,20 @@ mod tests {
     use arrow::array::{ArrayRef, Int32Array, LargeStringArray, StringViewArray};
 
     use super::*;
+
+    #[test]
+    fn progress_and_kind_are_one_number_and_those_of_earlier_versions_are_read() {
+        for kind in SourceKind::all().map(Some).chain([None]) {
+            for progress in [Progress::Next(0), Progress::Next(7), Progress::Complete] {
+                let taken = Taken { progress, kind };
+                assert_eq!(Taken::from_version(taken.to_version()), taken);
+            }
+        }
+        let before = |progress| Taken { progress, kind: None };
+        assert_eq!(Taken::from_version(i64::MAX), before(Progress::Complete));
+        assert_eq!(Taken::from_version(9), before(Progress::Next(9)));
+        assert_eq!(Taken::from_version(-1), before(Progress::Next(0)));
+    }
 
     #[test]
     fn transactions_of_a_checkpoint_are_read_whatever_types_its_writer_chose() {

@@ -1,8 +1,8 @@
-//! The lake: five Delta tables in one folder or prefix, and the sidecars of their segments.
+//! The lake: six Delta tables in one folder or prefix, and the sidecars of their segments.
 //!
 //! ```text
 //! lake/
-//!   grains/   state/   rejects/   audit/   erased/     Delta tables
+//!   grains/   state/   rejects/   sources/   audit/   erased/     Delta tables
 //!   index/<segment id>/                      sidecars: derived, rebuildable
 //!   heads.json, heads.lock                   the newest version of each table
 //!   encryption.json                          only if it is encrypted
@@ -54,7 +54,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use gristmill_schemas::columns::{
-    GRAINS, IdentityColumn, REJECTS, STATE, audit_schema, grains_schema, rejects_schema, state_schema,
+    GRAINS, IdentityColumn, REJECTS, SOURCES, STATE, audit_schema, grains_schema, rejects_schema, sources_schema,
+    state_schema,
 };
 use gristmill_schemas::grain::Field;
 
@@ -64,14 +65,14 @@ pub(crate) use erased::Tombstone;
 pub(crate) use erased::erased_schema;
 pub use erased::{ERASED, ErasedGrains};
 pub(crate) use heads::{ACCEPT, HEADS, Heads, TableHead};
-pub use ledger::{Ledger, Progress, transaction_name};
+pub use ledger::{Ledger, Progress, Taken, transaction_name};
 pub(crate) use lifecycle::{EVENT_COLUMNS, events_of, supersessions_in};
 pub use location::LakeLocation;
 pub(crate) use location::SCRATCH;
 pub(crate) use log::{LogFile, hint_path};
 pub(crate) use purge::GRACE;
 pub use purge::Purged;
-pub(crate) use records::read_file;
+pub(crate) use records::{LISTED, read_file, text as text_of};
 pub use scan::RowStream;
 pub(crate) use soundness::{REMEDY_OF_FILES, fault_of};
 pub(crate) use table::SEALED;
@@ -88,7 +89,7 @@ pub const FORMAT_VERSION: u32 = 2;
 pub(crate) const FIRST_WITH_HEADS: u32 = 2;
 
 /// The names of all tables, `grains` first.
-pub const TABLES: [&str; 5] = [GRAINS, STATE, REJECTS, AUDIT, ERASED];
+pub const TABLES: [&str; 6] = [GRAINS, STATE, REJECTS, SOURCES, AUDIT, ERASED];
 
 /// A lake, seen at one version of each table.
 #[derive(Debug, Clone)]
@@ -100,6 +101,8 @@ pub struct Lake {
     pub state: Table,
     /// Refused input.
     pub rejects: Table,
+    /// What became of each source in each run; `None` in a lake of an earlier version that nothing was ingested into since.
+    pub sources: Option<Table>,
     /// What the engine did.
     pub audit: Table,
     /// Which grains must not come back.
@@ -202,20 +205,23 @@ impl Lake {
         }
         let is_new = grains.version() == 0;
         // All are waited for: the library doesn't bear that a reading of a log is given up half way because another failed.
-        let (state, rejects, audit, erased, encryption) = tokio::join!(
+        let (state, rejects, sources, audit, erased, encryption) = tokio::join!(
             beside(&location, is_new, STATE, state_schema(), "at"),
             beside(&location, is_new, REJECTS, rejects_schema(), "rejected_at"),
+            sources_of(&location, is_new, heads),
             // A lake without heads may have been made before there was an audit log.
             beside(&location, lost(&location, AUDIT, heads).is_none(), AUDIT, audit_schema(), "at"),
             beside(&location, is_new, ERASED, erased_schema(), "at"),
             encryption::Encryption::load(&location),
         );
-        let (state, rejects, audit, erased, encryption) = (state?, rejects?, audit?, erased?, encryption?);
+        let (state, rejects, sources, audit, erased, encryption) =
+            (state?, rejects?, sources?, audit?, erased?, encryption?);
         let mut lake = Lake {
             location,
             grains,
             state,
             rejects,
+            sources,
             audit,
             erased,
             sidecars: Arc::default(),
@@ -234,12 +240,14 @@ impl Lake {
     }
 
     /// The tables, `grains` first.
-    pub fn tables(&self) -> [&Table; 5] {
-        [&self.grains, &self.state, &self.rejects, &self.audit, &self.erased]
+    pub fn tables(&self) -> Vec<&Table> {
+        let Lake { grains, state, rejects, sources, audit, erased, .. } = self;
+        [grains, state, rejects].into_iter().chain(sources).chain([audit, erased]).collect()
     }
 
-    pub(crate) fn tables_mut(&mut self) -> [&mut Table; 5] {
-        [&mut self.grains, &mut self.state, &mut self.rejects, &mut self.audit, &mut self.erased]
+    pub(crate) fn tables_mut(&mut self) -> Vec<&mut Table> {
+        let Lake { grains, state, rejects, sources, audit, erased, .. } = self;
+        [grains, state, rejects].into_iter().chain(sources).chain([audit, erased]).collect()
     }
 
     /// Sees the newest version of every table.
@@ -247,14 +255,37 @@ impl Lake {
     /// # Errors
     /// [`EngineError::Delta`].
     pub async fn refresh(&mut self) -> Result<()> {
-        let Lake { grains, state, rejects, audit, erased, .. } = self;
+        let Lake { grains, state, rejects, sources, audit, erased, .. } = self;
+        let sources = async {
+            match sources {
+                Some(sources) => sources.refresh().await,
+                None => Ok(()),
+            }
+        };
         // Not one after another, and not given up half way, as above.
-        let (grains, state, rejects, audit, erased) =
-            tokio::join!(grains.refresh(), state.refresh(), rejects.refresh(), audit.refresh(), erased.refresh());
-        grains.and(state).and(rejects).and(audit).and(erased)?;
+        let (grains, state, rejects, sources, audit, erased) = tokio::join!(
+            grains.refresh(),
+            state.refresh(),
+            rejects.refresh(),
+            sources,
+            audit.refresh(),
+            erased.refresh()
+        );
+        grains.and(state).and(rejects).and(sources).and(audit).and(erased)?;
         self.read_hidden().await;
         self.sidecars.keep(&self.segments()?);
         Ok(())
+    }
+
+    /// The table `sources`, made if the lake has none yet.
+    ///
+    /// # Errors
+    /// [`EngineError::Delta`].
+    pub(crate) async fn sources_to_write(&mut self) -> Result<&mut Table> {
+        match &mut self.sources {
+            Some(sources) => Ok(sources),
+            empty => Ok(empty.insert(open_or_create(&self.location, SOURCES, sources_schema(), "at").await?)),
+        }
     }
 
     /// Where the lake is.
@@ -324,6 +355,18 @@ async fn beside(
             let lost = || EngineError::TableLost { uri: location.name(), table: name };
             Table::open(location, name).await?.ok_or_else(lost)
         }
+    }
+}
+
+/// The table `sources`. Lakes of earlier versions have none until something is ingested.
+async fn sources_of(location: &LakeLocation, is_new: bool, heads: Option<&Heads>) -> Result<Option<Table>> {
+    if is_new {
+        return open_or_create(location, SOURCES, sources_schema(), "at").await.map(Some);
+    }
+    let table = Table::open(location, SOURCES).await?;
+    match lost(location, SOURCES, heads).filter(|_| table.is_none()) {
+        Some(lost) => Err(lost),
+        None => Ok(table),
     }
 }
 

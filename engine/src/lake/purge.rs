@@ -85,7 +85,8 @@ impl Lake {
         let retired = self.grains.tombstones().await?;
         let retired: HashSet<SegmentId> = retired.iter().filter_map(|(name, _)| SegmentId::of_file(name)).collect();
         let mut purged = Purged::default();
-        for table in [&mut self.rejects, &mut self.state, &mut self.grains] {
+        let touched = [&mut self.rejects, &mut self.state].into_iter().chain(self.sources.as_mut());
+        for table in touched.chain([&mut self.grains]) {
             let Purged { files, bytes } = table.purge(exclusive).await?;
             purged.files += files;
             purged.bytes += bytes;

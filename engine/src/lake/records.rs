@@ -1,7 +1,9 @@
 //! Rows of the small tables: appended in files of their own, read whole.
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use gristmill_schemas::columns::{REJECTS, RejectRow, STATE, StateRow, rejects_batch, state_batch};
+use gristmill_schemas::columns::{
+    REJECTS, RejectRow, SOURCES, STATE, SourceRow, StateRow, rejects_batch, sources_batch, state_batch,
+};
 use parquet::errors::ParquetError;
 
 use super::Lake;
@@ -108,6 +110,9 @@ const REFUSED: [&str; 3] = ["bytes", "message", "field"];
 /// The columns of `state` that may name somebody.
 const NAMING: [&str; 2] = ["actor", "reason"];
 
+/// The columns of `sources` that may name somebody: paths do.
+pub(crate) const LISTED: [&str; 2] = ["source", "reason"];
+
 impl Lake {
     /// Writes `rows` as a new data file of `rejects`, sealed if the lake is encrypted.
     ///
@@ -125,11 +130,24 @@ impl Lake {
         self.write_sealed(&self.state, &state_batch(rows).file("can't write", STATE)?).await
     }
 
-    /// Writes open rows of `rejects` or `state`.
+    /// Writes `rows` as a new data file of `sources`, which is made if there is none, sealed if the lake is encrypted.
+    ///
+    /// # Errors
+    /// As [`Lake::write_rejects`].
+    pub(crate) async fn write_sources(&mut self, rows: &[SourceRow]) -> Result<DataFile> {
+        let sources = self.sources_to_write().await?.clone();
+        self.write_sealed(&sources, &sources_batch(rows).file("can't write", SOURCES)?).await
+    }
+
+    /// Writes open rows of `rejects`, `state` or `sources`.
     pub(crate) async fn write_sealed(&self, table: &Table, batch: &RecordBatch) -> Result<DataFile> {
         match self.keys_to_write()? {
             Some(keys) => {
-                let names = if table.name() == REJECTS { REFUSED.as_slice() } else { &NAMING };
+                let names = match table.name() {
+                    REJECTS => REFUSED.as_slice(),
+                    SOURCES => &LISTED,
+                    _ => &NAMING,
+                };
                 table.write_file_as(&SegmentId::new_sealed(true), &keys.seal_cells(batch, names)?).await
             }
             None => table.write_file(batch).await,
@@ -138,7 +156,7 @@ impl Lake {
 }
 
 /// The text of the column `name` in `row`, if it has one.
-pub(super) fn text<'a>(batch: &'a RecordBatch, name: &str, row: usize) -> Option<&'a str> {
+pub(crate) fn text<'a>(batch: &'a RecordBatch, name: &str, row: usize) -> Option<&'a str> {
     let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
     column.is_valid(row).then(|| column.value(row))
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
-use gristmill_schemas::columns::{audit_schema, grains_schema, rejects_schema, state_schema};
+use gristmill_schemas::columns::{audit_schema, grains_schema, rejects_schema, sources_schema, state_schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::{ParquetError, Result};
@@ -50,8 +50,9 @@ pub(crate) fn mask_of(footer: &ArrowReaderMetadata, columns: &[&str]) -> Result<
 }
 
 /// The tables of a lake.
-static TABLES: LazyLock<[SchemaRef; 5]> =
-    LazyLock::new(|| [grains_schema(), state_schema(), rejects_schema(), audit_schema(), erased_schema()]);
+static TABLES: LazyLock<[SchemaRef; 6]> = LazyLock::new(|| {
+    [grains_schema(), state_schema(), rejects_schema(), sources_schema(), audit_schema(), erased_schema()]
+});
 
 /// What their columns are. One name has one type, in whichever table it stands.
 static TYPES: LazyLock<HashMap<String, DataType>> = LazyLock::new(|| {

@@ -19,6 +19,7 @@ use crate::ingest::admit::footer_differs;
 use crate::ingest::digests::{footers_of, hashed_together};
 use crate::ingest::morsel::{Admitted, Beside, Content, Morsel, Morsels, Next};
 use crate::ingest::prove::prove;
+use crate::ingest::sources::Listing;
 use crate::progress::WorkProgress;
 
 /// Sources that are fetched and opened ahead of the one that is read.
@@ -89,7 +90,7 @@ async fn open(source: Source, options: Arc<VerifyOptions>) -> Result<Opened> {
             // Transcripts hold no grains yet, so there is nothing to prove.
             SourceKind::Transcript(_) => return Opened::OfNoKind { uri },
         };
-        let admitted = Admitted { id: String::new(), uri, content, beside: Beside::default() };
+        let admitted = Admitted::alone(Listing::of_file(uri), content, Beside::default());
         Opened::Whole(Arc::new(admitted))
     };
     tokio::task::spawn_blocking(open).await.file("can't read", "a source")

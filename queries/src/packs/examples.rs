@@ -23,8 +23,8 @@ use datafusion::prelude::SessionContext;
 use gristmill_engine::lake::AUDIT;
 use gristmill_schemas::address::ContentAddress;
 use gristmill_schemas::columns::{
-    GRAINS, GrainColumns, LifecycleEvent, REJECTS, RowIdentity, STATE, SignatureColumn, StateRow, audit_schema,
-    grains_schema, rejects_schema, state_batch, state_schema,
+    GRAINS, GrainColumns, LifecycleEvent, REJECTS, RowIdentity, SOURCES, STATE, SignatureColumn, StateRow,
+    audit_schema, grains_schema, rejects_schema, sources_schema, state_batch, state_schema,
 };
 use gristmill_schemas::grain::{DEFAULT_PAYLOAD_LIMIT, EncodeOptions, Grain, Mode, Payload, Sensitivity, encode_json};
 use gristmill_schemas::json::{Json, Object};
@@ -115,6 +115,7 @@ impl Stage {
             (SCANNED, Arc::clone(&grains[1])),
             (STATE, Arc::clone(&state)),
             (REJECTS, table(rejects_schema())?),
+            (SOURCES, table(sources_schema())?),
             (AUDIT, table(audit_schema())?),
         ];
         for (name, table) in all {

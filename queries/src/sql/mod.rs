@@ -25,7 +25,7 @@
 //! | `passing` | which of its rows does a query want? |
 //! | `vectors` | `vector_search(vector, k)`, `hybrid_search(text, k)` |
 //! | `pattern` | `pattern(subject, relation, object)` |
-//! | `system` | what is the lake made of: `segments`, `sources`, `indexes`? |
+//! | `system` | what is the lake made of: `segments`, `source_progress`, `indexes`? |
 //! | `views` | what are `beliefs` … `consents`, `triples`, `consent_state`? |
 //! | `lifecycle` | what are `supersessions`, `lifecycle`, `current`? |
 //! | `lazy` | when are views planned? |
@@ -77,6 +77,8 @@ mod walk;
 
 use std::sync::Arc;
 
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::empty::EmptyTable;
 use datafusion::error::Result;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -86,7 +88,9 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionConfig;
 use gristmill_engine::index::vectors::embed::Embedder;
 use gristmill_engine::lake::{AUDIT, Lake};
-use gristmill_schemas::columns::{GRAINS, REJECTS, STATE, audit_schema, grains_schema, rejects_schema, state_schema};
+use gristmill_schemas::columns::{
+    GRAINS, REJECTS, SOURCES, STATE, audit_schema, grains_schema, rejects_schema, sources_schema, state_schema,
+};
 use gristmill_schemas::message::price::PriceTable;
 
 use cost::CostUsd;
@@ -199,6 +203,11 @@ pub async fn lake_context(lake: &Lake, options: &SqlOptions) -> Result<SessionCo
         }
         context.register_table(name, provider)?;
     }
+    let sources: Arc<dyn TableProvider> = match &lake.sources {
+        Some(sources) => Arc::new(LakeTable::new(lake, sources.clone(), sources_schema(), store.clone())?),
+        None => Arc::new(EmptyTable::new(sources_schema())),
+    };
+    context.register_table(SOURCES, sources)?;
     system::register(&context, lake)?;
     register_views(&context, options)?;
     Ok(context)

@@ -1,4 +1,4 @@
-//! What the lake is made of: `segments`, `sources` and `indexes`, read when they are asked for.
+//! What the lake is made of: `segments`, `source_progress` and `indexes`, read when they are asked for.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Kind {
     const fn name(self) -> &'static str {
         match self {
             Kind::Segments => "segments",
-            Kind::Sources => "sources",
+            Kind::Sources => "source_progress",
             Kind::Indexes => "indexes",
         }
     }

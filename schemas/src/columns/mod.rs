@@ -8,7 +8,7 @@
 //! | `cell` | how does one value of a payload become a cell of its column? |
 //! | `envelope` | how is a signature's envelope kept, and put around its blob again? |
 //! | `sealed` | what of a row stands open in an encrypted lake, and what is in its envelope? |
-//! | `records` | which columns have `state`, `rejects` and `audit`? |
+//! | `records` | which columns have `state`, `rejects`, `sources` and `audit`? |
 
 mod cell;
 mod envelope;
@@ -27,7 +27,7 @@ pub use project::{
     write_sort_key,
 };
 pub use records::{
-    AuditRow, LifecycleEvent, REJECTS, RejectRow, STATE, StateRow, audit_batch, audit_schema, rejects_batch,
-    rejects_schema, state_batch, state_schema,
+    AuditRow, LifecycleEvent, REJECTS, RejectRow, SOURCES, STATE, SourceOutcome, SourceRow, StateRow, audit_batch,
+    audit_schema, rejects_batch, rejects_schema, sources_batch, sources_schema, state_batch, state_schema,
 };
 pub use sealed::{Clear, SEALED_MAGIC, TOKENS, is_sealed, stands_open};

@@ -16,6 +16,9 @@ pub const STATE: &str = "state";
 /// The table of refused input.
 pub const REJECTS: &str = "rejects";
 
+/// The table of what became of each source in each run.
+pub const SOURCES: &str = "sources";
+
 /// What happened to a grain. The current state of a grain is the fold of its events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LifecycleEvent {
@@ -171,6 +174,119 @@ pub fn rejects_batch(rows: &[RejectRow]) -> Result<RecordBatch, ArrowError> {
         instants(rows, |row| row.rejected_at),
     ];
     RecordBatch::try_new(rejects_schema(), columns)
+}
+
+/// What became of a source in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SourceOutcome {
+    /// It was read to its end, and its grains are in the lake.
+    Ingested,
+    /// The lake had taken it in before.
+    Known,
+    /// It is of no kind that is read, or nothing in it is of the kind that it was read as. It stays open.
+    Skipped,
+    /// Nothing of it could be taken in, and what was refused is in `rejects`. It stays open.
+    Rejected,
+    /// The system or a store didn't let it be read.
+    Unreadable,
+}
+
+impl SourceOutcome {
+    /// Every outcome.
+    pub const ALL: [SourceOutcome; 5] = [
+        SourceOutcome::Ingested,
+        SourceOutcome::Known,
+        SourceOutcome::Skipped,
+        SourceOutcome::Rejected,
+        SourceOutcome::Unreadable,
+    ];
+
+    /// The word in the column `outcome`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SourceOutcome::Ingested => "ingested",
+            SourceOutcome::Known => "known",
+            SourceOutcome::Skipped => "skipped",
+            SourceOutcome::Rejected => "rejected",
+            SourceOutcome::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// A row of `sources`: what became of one source in one run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceRow {
+    /// The run, which its rows have in common.
+    pub run_id: String,
+    /// The BLAKE3 of the source, in hex; `None` if it couldn't be read.
+    pub source_id: Option<String>,
+    /// Where it was read from, as it was named; `None` once that was erased.
+    pub source: Option<String>,
+    /// The kind that it was read as.
+    pub kind: Option<String>,
+    /// Its length in bytes, as far as it is known.
+    pub size: i64,
+    /// What became of it.
+    pub outcome: SourceOutcome,
+    /// The place of the first grain that this run read; more than 0 where an earlier run was stopped.
+    pub first_ordinal: i64,
+    /// Grains that it brought.
+    pub grains: i64,
+    /// Grains that the lake, or an earlier place in the input, had already.
+    pub duplicates: i64,
+    /// Grains that were passed over because they were erased from the lake.
+    pub erased: i64,
+    /// Parts of it that were refused.
+    pub rejected: i64,
+    /// Why it wasn't taken in.
+    pub reason: Option<String>,
+    /// When, in microseconds since 1970.
+    pub at: i64,
+}
+
+/// The schema of `sources`.
+pub fn sources_schema() -> SchemaRef {
+    let text = |name: &str, nullable| Field::new(name, DataType::Utf8, nullable);
+    let count = |name: &str| Field::new(name, DataType::Int64, false);
+    Arc::new(Schema::new(vec![
+        text("run_id", false),
+        text("source_id", true),
+        text("source", true),
+        text("kind", true),
+        count("size"),
+        text("outcome", false),
+        count("first_ordinal"),
+        count("grains"),
+        count("duplicates"),
+        count("erased"),
+        count("rejected"),
+        text("reason", true),
+        Field::new("at", instant(), false),
+    ]))
+}
+
+/// `rows` as a batch of `sources`.
+///
+/// # Errors
+/// None that rows can cause; Arrow's own check is passed on.
+pub fn sources_batch(rows: &[SourceRow]) -> Result<RecordBatch, ArrowError> {
+    let count = |of: fn(&SourceRow) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(rows.iter().map(of))) };
+    let columns: Vec<ArrayRef> = vec![
+        texts(rows, |row| Some(&row.run_id)),
+        texts(rows, |row| row.source_id.as_deref()),
+        texts(rows, |row| row.source.as_deref()),
+        texts(rows, |row| row.kind.as_deref()),
+        count(|row| row.size),
+        texts(rows, |row| Some(row.outcome.name())),
+        count(|row| row.first_ordinal),
+        count(|row| row.grains),
+        count(|row| row.duplicates),
+        count(|row| row.erased),
+        count(|row| row.rejected),
+        texts(rows, |row| row.reason.as_deref()),
+        instants(rows, |row| row.at),
+    ];
+    RecordBatch::try_new(sources_schema(), columns)
 }
 
 /// A row of `audit`: what the engine did. Holds no personal data.

@@ -81,7 +81,7 @@ async fn what_was_refused_is_taken_once_a_lenient_run_retries_it_and_leaves_reje
     // Nobody asked for more.
     let lenient = IngestOptions { mode: Mode::Lenient, ..IngestOptions::default() };
     let again = lake.try_ingest(&files, &lenient).await.unwrap();
-    assert_eq!((again.files, again.skipped_files, again.rejected), (0, 4, 0));
+    assert_eq!((again.files, again.known, again.rejected), (0, 4, 0));
     // A dry run tells what would be, and changes nothing.
     let retry = IngestOptions { retry_refused: true, ..lenient };
     let dry = IngestOptions { dry_run: true, ..retry.clone() };
@@ -89,7 +89,7 @@ async fn what_was_refused_is_taken_once_a_lenient_run_retries_it_and_leaves_reje
     assert_eq!(lake.rows(count).await, [[(odd.len() + 4).to_string(), "3".to_owned()]]);
     // Neither the file that was whole nor the transcript is read again.
     let retried = lake.try_ingest(&files, &retry).await.unwrap();
-    assert_eq!((retried.files, retried.skipped_files, retried.readable_rejects), (2, 2, 0));
+    assert_eq!((retried.files, retried.known, retried.readable_rejects), (2, 2, 0));
     assert_eq!(retried.resolved_rejects, strict.readable_rejects);
     assert_eq!((retried.grains_written, retried.duplicates), (pretended.grains_written, pretended.duplicates));
     let left = strict.rejected - strict.readable_rejects;
@@ -106,7 +106,7 @@ async fn what_was_refused_is_taken_once_a_lenient_run_retries_it_and_leaves_reje
     assert_eq!(lake.try_ingest(&files, &strictly).await.unwrap().rejected, strict.rejected - 1);
     assert_eq!(lake.rows(count).await, [[left.to_string(), "3".to_owned()]]);
     // A run that doesn't retry goes on where the lake is: it knows all of them.
-    assert_eq!(lake.ingest(&files).await.skipped_files, 4);
+    assert_eq!(lake.ingest(&files).await.known, 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,7 +170,7 @@ async fn a_wrong_grain_in_a_sound_container_costs_nothing_but_itself() {
         assert_eq!(lake.value("SELECT ordinal FROM rejects").await, "17");
         // The same file again takes nothing in and tells nothing twice.
         let again = lake.ingest(&[("a.mg", &file)]).await;
-        assert_eq!((again.skipped_files, again.grains_written, again.rejected), (1, 0, 0));
+        assert_eq!((again.known, again.grains_written, again.rejected), (1, 0, 0));
         assert_eq!(lake.reject_codes().await.len(), 1);
     }
 }

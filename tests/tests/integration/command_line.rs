@@ -229,7 +229,8 @@ fn results_come_in_the_format_that_was_asked_for() {
     let report = Json::parse(json.out.as_bytes()).unwrap();
     for field in [
         "files",
-        "skipped_files",
+        "known",
+        "skipped",
         "grains_read",
         "grains_written",
         "duplicates",
@@ -272,7 +273,7 @@ fn quiet_leaves_results_and_errors() {
     std::fs::write(here.path().join("notes.txt"), b"not a grain").unwrap();
     std::fs::write(here.path().join("a.mg"), plain(&[belief(1)])).unwrap();
     let answer = run(here.path(), &["ingest", ".", "--quiet"], "");
-    assert_eq!((answer.code, &*answer.err), (0, ""));
+    assert_eq!((answer.code, &*answer.err), (2, ""), "a file that is not understood");
     assert!(answer.out.contains("\"grains_written\":1"));
 }
 

@@ -37,6 +37,7 @@ mod safe_sql;
 mod scan;
 mod scan_commands;
 mod sidecars;
+mod sources;
 mod spool;
 mod sql;
 mod transcripts;

@@ -478,7 +478,7 @@ fn compaction_keeps_every_row_byte_for_byte_in_the_order_of_a_segment() {
     }
     assert_eq!(number(&place.ok(&["verify"]), "ok"), 9_000);
     // The sources are still known, and so are their grains.
-    assert_eq!(number(&place.ok(&["ingest", &place.text("corpus")]), "skipped_files"), 9);
+    assert_eq!(number(&place.ok(&["ingest", &place.text("corpus")]), "known"), 9);
     let out = place.text("again.frames");
     place.ok(&["export", &out]);
     let again = place.ok(&["ingest", &out]);

@@ -187,7 +187,7 @@ async fn the_same_transcripts_give_the_same_addresses_twice_in_any_order_and_on_
         assert_eq!(report.rejected, 0);
         let found = addresses(&lake).await;
         let again = lake.try_ingest(&files, &options).await.unwrap();
-        assert_eq!((again.skipped_files, again.grains_written), (2, 0));
+        assert_eq!((again.known, again.grains_written), (2, 0));
         // Under other names they are the same.
         let renamed = [("c.jsonl", files[1].1), ("d.jsonl", files[0].1)];
         assert_eq!(lake.try_ingest(&renamed, &options).await.unwrap().grains_written, 0);
@@ -232,7 +232,7 @@ async fn files_that_are_there_already_are_part_of_the_conversation_that_goes_on(
     let mut lake = TestLake::new().await;
     lake.ingest(&files[..12]).await;
     let report = lake.ingest(&files).await;
-    assert_eq!(report.skipped_files, 12);
+    assert_eq!(report.known, 12);
     assert_eq!(lake.value("SELECT count(*) FROM messages").await, MESSAGES_OF_20_TURNS);
     let parents = "SELECT count(*) FROM messages m JOIN messages p ON m.parent_message_id = p.content_address";
     assert_eq!(lake.value(parents).await, "58");
@@ -378,7 +378,7 @@ async fn the_newest_version_of_a_memory_is_current_and_a_deleted_one_is_not() {
     let chain = lake.rows(&format!("SELECT object FROM history('{newest}') h JOIN beliefs b ON h.content_address = b.content_address ORDER BY b.created_at")).await;
     assert_eq!(chain, [["likes tea"], ["likes coffee"]]);
     // Again, and the same with more behind it.
-    assert_eq!(lake.ingest(&[("history.jsonl", history.as_bytes())]).await.skipped_files, 1);
+    assert_eq!(lake.ingest(&[("history.jsonl", history.as_bytes())]).await.known, 1);
     let longer = format!(
         "{history}\n{}",
         r#"{"memory_id":"m","old_memory":"likes coffee","new_memory":"likes water","event":"UPDATE","updated_at":"2025-03-01T00:00:00Z"}"#
@@ -409,4 +409,39 @@ fn prices_of_a_file_are_laid_over_those_that_are_shipped() {
     assert!(out.contains(r#""cost_usd":"0.00008""#), "{out}");
     assert_eq!(run(here.path(), &["sql", query, "--prices", "absent.yaml"]).0, 1);
     assert_eq!(run(here.path(), &["sql", query, "--prices", "all.jsonl"]).0, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_that_nobody_recorded_are_marked_and_make_no_latency() {
+    let asked = r#"{"role":"user","content":"hi"}"#;
+    let called = r#"{"role":"assistant","content":"","tool_calls":[{"id":"call_NAME","type":"function","function":{"name":"NAME","arguments":"{}"}}]}"#;
+    let answered = r#"{"role":"tool","tool_call_id":"call_NAME","content":"ok"}"#;
+    let line = |name: &str, first: &str, second: &str| {
+        let (called, answered) = (called.replace("NAME", name), answered.replace("NAME", name));
+        let head = |time: &str| format!(r#"{{"provider":"openai","endpoint":"chat","session_id":"{name}",{time}"#);
+        let ends = r#""response":{"choices":[{"message":{"role":"assistant","content":"done"}}]}}"#;
+        format!(
+            "{}\"request\":{{\"messages\":[{asked}]}},\"response\":{{\"choices\":[{{\"message\":{called}}}]}}}}\n\
+             {}\"request\":{{\"messages\":[{asked},{called},{answered}]}},{ends}",
+            head(first),
+            head(second)
+        )
+    };
+    let recorded = |second: u32| format!(r#""recorded_at":"2026-05-08T12:00:0{second}Z","#);
+    let header = r#""response_headers":{"date":"Fri, 08 May 2026 12:00:09 GMT"},"#;
+    let text = [line("both", &recorded(1), &recorded(3)), line("one", &recorded(1), ""), line("none", header, "")];
+    let mut lake = TestLake::new().await;
+    let report = lake.ingest(&[("a.jsonl", text.join("\n").as_bytes())]).await;
+    let counts = report.transcripts;
+    assert_eq!((counts.messages, counts.dated_by_response), (12, 0));
+    assert_eq!((counts.dated_by_header, counts.dated_by_file), (2, 4));
+    let latencies = lake.rows("SELECT name, latency_ms, time_source FROM tool_calls ORDER BY name").await;
+    assert_eq!(latencies, [["both", "2000", "recorded"], ["none", "NULL", "file"], ["one", "NULL", "file"]]);
+    let sources = lake.rows("SELECT time_source, count(*) FROM messages GROUP BY 1 ORDER BY 1").await;
+    assert_eq!(sources, [["file", "4"], ["header", "2"], ["recorded", "6"]]);
+    // A grain whose time was recorded is what it was before there was a mark.
+    assert_eq!(
+        lake.value("SELECT count(*) FROM grains WHERE context LIKE '%msg:time_source%' AND session_id = 'both'").await,
+        "0"
+    );
 }

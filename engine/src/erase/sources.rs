@@ -1,0 +1,119 @@
+//! The rows of `sources`: paths and reasons that name somebody are blanked, the counts stay.
+
+use std::collections::{BTreeMap, HashSet};
+
+use arrow::array::RecordBatch;
+
+use super::matcher::{Hits, Matcher};
+use super::reason::Reason;
+use super::rewrite::edit_file;
+use super::rows::{OpenFile, text_at, texts};
+use super::state::{ATTEMPTS, Edits};
+use crate::error::{Context, EngineError, Result};
+use crate::lake::{Change, LISTED, Lake};
+
+/// A row of `sources` that names a person.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ListedSource {
+    /// The run that it is of.
+    pub run_id: String,
+    /// Where the source was read from.
+    pub source: Option<String>,
+    /// Why it wasn't taken in.
+    pub reason: Option<String>,
+}
+
+/// Blanks the paths and reasons in `sources` that name people whom `matcher` knows; answers in how many rows.
+///
+/// # Errors
+/// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Key`], [`EngineError::Conflict`].
+pub(super) async fn blank(lake: &mut Lake, matcher: &Matcher) -> Result<u64> {
+    for _ in 0..ATTEMPTS {
+        let Some(sources) = &mut lake.sources else { return Ok(0) };
+        sources.refresh().await?;
+        let mut sources = sources.clone();
+        let edits = plan(lake, matcher).await?;
+        if edits.is_empty() {
+            return Ok(0);
+        }
+        let mut change = Change::default();
+        let mut count = 0;
+        for edit in &edits {
+            count += edit.blanked.values().flatten().collect::<HashSet<_>>().len();
+            edit_file(lake, &sources, &edit.file, &mut change, |first, batch| edit.apply(first, batch)).await?;
+        }
+        let committed = sources.commit(change, "erase", 0).await;
+        lake.sources = Some(sources);
+        match committed {
+            Err(EngineError::Conflict(_)) => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(count as u64),
+        }
+    }
+    Err(EngineError::Conflict("other writers were faster".to_owned()))
+}
+
+/// The rows that name people whom `matcher` knows, with the BLAKE3 of their sources.
+///
+/// # Errors
+/// [`EngineError::File`], [`EngineError::Delta`], [`EngineError::Key`].
+pub(super) async fn naming(lake: &Lake, matcher: &Matcher) -> Result<Vec<(String, ListedSource)>> {
+    let mut out = Vec::new();
+    let mut hits = Hits::default();
+    let Some(sources) = &lake.sources else { return Ok(out) };
+    for file in sources.files()? {
+        let open = OpenFile::open(lake, &sources.path_of(&file.name)).await?;
+        for batch in open.reader(None, None, None)? {
+            let batch = open.opened(&batch.file("can't read", "sources")?, None)?;
+            for row in 0..batch.num_rows() {
+                if named(&batch, row, matcher, &mut hits).next().is_some() {
+                    let text = |column| text_at(texts(&batch, column), row).map(str::to_owned);
+                    let (run_id, source, reason) = (text("run_id").unwrap_or_default(), text("source"), text("reason"));
+                    out.push((text("source_id").unwrap_or_default(), ListedSource { run_id, source, reason }));
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The columns of `row` that name somebody.
+fn named<'a>(
+    batch: &'a RecordBatch,
+    row: usize,
+    matcher: &'a Matcher,
+    hits: &'a mut Hits,
+) -> impl Iterator<Item = &'static str> + 'a {
+    LISTED.into_iter().filter(move |column| {
+        hits.clear();
+        // A path holds names as parts of it, whatever stands around them.
+        let text = text_at(texts(batch, column), row).unwrap_or_default();
+        matcher.bytes(text.as_bytes(), Reason::Mention, hits);
+        !hits.people.is_empty()
+    })
+}
+
+/// The files that have something to blank.
+async fn plan(lake: &Lake, matcher: &Matcher) -> Result<Vec<Edits>> {
+    let mut out = Vec::new();
+    let mut hits = Hits::default();
+    let Some(sources) = &lake.sources else { return Ok(out) };
+    for file in sources.files()? {
+        let open = OpenFile::open(lake, &sources.path_of(&file.name)).await?;
+        let mut edits = Edits { file, removed: HashSet::new(), blanked: BTreeMap::new() };
+        let mut at = 0;
+        for batch in open.reader(None, None, None)? {
+            let batch = open.opened(&batch.file("can't read", "sources")?, None)?;
+            for row in 0..batch.num_rows() {
+                for column in named(&batch, row, matcher, &mut hits) {
+                    edits.blanked.entry(column).or_default().insert(at + row as u32);
+                }
+            }
+            at += batch.num_rows() as u32;
+        }
+        if !edits.blanked.is_empty() {
+            out.push(edits);
+        }
+    }
+    Ok(out)
+}
