@@ -1,6 +1,6 @@
 //! Rows for people: a table that fits the terminal, or a record per row.
 //!
-//! Every cell and every name passes [`visible`]: what a grain holds is shown, never obeyed. A table that is wider than the
+//! Every cell and every name passes [`fn@visible`]: what a grain holds is shown, never obeyed. A table that is wider than the
 //! terminal leaves columns out, first those that are NULL throughout, then those in the middle; its last line says how many.
 
 use arrow::array::{Array, RecordBatch};

@@ -19,7 +19,7 @@
 //! Integers are little-endian. Words are folded as [`crate::text::fold`] folds them, both ways, and are in lower case: once exactly,
 //! and once to the coarsest form, without accents and with one letter for those that look alike. Of scripts without blanks each
 //! letter is a word. Text with escapes is taken as it is written and as it is meant, and with what it encodes
-//! ([`crate::text::encodings`]). A number that is written in groups is there by its last seven digits at the end of every group.
+//! (`crate::text::encodings`). A number that is written in groups is there by its last seven digits at the end of every group.
 //!
 //! A filter of another version (`GMWORD02` had neither of these) isn't used: its segment is read, and `reindex` makes it anew.
 //!

@@ -58,7 +58,7 @@ impl SegmentReader {
     }
 
     /// The version of the rules by which its rows were made of their grains: what its footer says under
-    /// [`PROJECTION_KEY`], and 1 if it says nothing.
+    /// `PROJECTION_KEY`, and 1 if it says nothing.
     pub fn projection_version(&self) -> u32 {
         let entries = self.metadata.metadata().file_metadata().key_value_metadata();
         let version = entries.into_iter().flatten().find(|entry| entry.key == PROJECTION_KEY);
